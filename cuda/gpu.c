@@ -99,7 +99,7 @@ static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
     return can != 0 ? BATON_OK
                     : baton_error_set(BATON_ERR_UNSUPPORTED,
                                       "%s: its streams can't wait for a value "
-                                      "of 64 bits (cuStreamWaitValue64), as "
+                                      "of 64 bits (cuStreamWaitValue64), which "
                                       "baton_schedule_wait_on needs",
                                       gpu->name);
 }
@@ -151,9 +151,10 @@ static baton_status_t warm_up(baton__gpu_t *gpu, float *there, float *here)
                                        "cudaStreamSynchronize");
         }
         if (status == BATON_OK && here[0] != 2) {
-            status = baton_error_set(BATON_ERR_SYSTEM,
-                                     "%s: 1 + 1 is %g on stream %d", gpu->name,
-                                     (double)here[0], k);
+            status = baton_error_set(
+                BATON_ERR_SYSTEM,
+                "%s: a test of the kernels failed: 1 + 1 is %g on stream %d",
+                gpu->name, (double)here[0], k);
         }
     }
     return status;

@@ -21,10 +21,10 @@ baton_status_t baton__gpu_allocate(void *device, baton_memory_t kind,
     if (error == cudaErrorMemoryAllocation && kind == BATON_MEMORY_DEVICE &&
         cudaMemGetInfo(&left, &all) == cudaSuccess) {
         (void)cudaGetLastError();
-        status = baton_error_set(BATON_ERR_NO_MEMORY,
-                                 "%s: there is no room for %zu bytes: %zu of "
-                                 "%zu are free",
-                                 gpu->name, size, left, all);
+        status =
+            baton_error_set(BATON_ERR_NO_MEMORY,
+                            "%s: no memory for %zu bytes: %zu of %zu are free",
+                            gpu->name, size, left, all);
     } else {
         status = baton__gpu_report(
             gpu, error,

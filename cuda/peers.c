@@ -220,11 +220,11 @@ static baton_status_t open_theirs(baton__gpu_t *gpu, const handle_t *handle,
         return status;
     }
     if (handle->shared == 0) {
-        return baton_error_set(BATON_ERR_UNSUPPORTED,
-                               "%s: memory of process %lld is of a kind that "
-                               "CUDA does not share between processes; "
-                               "cudaMalloc's is shared",
-                               gpu->name, (long long)handle->process);
+        return baton_error_set(
+            BATON_ERR_UNSUPPORTED,
+            "%s: memory of process %lld is of a kind that CUDA does not share "
+            "between processes; use memory from cudaMalloc",
+            gpu->name, (long long)handle->process);
     }
     baton__mapping_t *mapping = peers_find(gpu, handle);
     cudaError_t error =

@@ -52,8 +52,10 @@ baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
 {
     cudaError_t error = cudaSuccess;
     if (gpu->ordinal >= GPUS) {
-        return baton_error_set(BATON_ERR_LIMIT, "%s: its number is above %d",
-                               gpu->name, GPUS - 1);
+        return baton_error_set(
+            BATON_ERR_LIMIT,
+            "%s: the GPU has a number above %d, the largest that is supported",
+            gpu->name, GPUS - 1);
     }
     (void)pthread_mutex_lock(&lock);
     if (shared[gpu->ordinal].users == 0) {
@@ -106,11 +108,11 @@ static baton_status_t enter_stream(const baton__gpu_t *gpu,
     }
     if (error == cudaSuccess || error == cudaErrorStreamCaptureImplicit) {
         (void)cudaGetLastError();
-        status = baton_error_set(BATON_ERR_UNSUPPORTED,
-                                 "%s: the program captures this stream, or one "
-                                 "that it waits for, in a graph, and a graph "
-                                 "can't contain an epoch",
-                                 gpu->name);
+        status = baton_error_set(
+            BATON_ERR_UNSUPPORTED,
+            "%s: the program is capturing this stream, or a stream that it "
+            "waits for, into a CUDA graph, which can't contain an epoch",
+            gpu->name);
     } else {
         status = baton__gpu_report(gpu, error, "cudaStreamIsCapturing");
     }

@@ -75,15 +75,15 @@ static void name_group(MPI_Comm comm, char *name, size_t bytes)
 /* ---- the log ------------------------------------------------------------- */
 
 static const char *const whys[BATON__MPI_WHYS] = {
-    ": taken:",
-    "; left, as one rank:",
-    "; left, as an intercommunicator:",
-    "; left, as ranks of another MPI_COMM_WORLD:",
-    "; left, as shorter than BATON_MPI_FROM:",
-    "; left, as one round of short messages:",
-    "; left, as the first ones:",
-    "; left, as no reduction of Baton's:",
-    "; left, as wrong arguments:",
+    ": taken by Baton:",
+    "; left to MPI (the communicator has one rank):",
+    "; left to MPI (the communicator is an intercommunicator):",
+    "; left to MPI (some ranks belong to another MPI_COMM_WORLD):",
+    "; left to MPI (shorter than BATON_MPI_FROM):",
+    "; left to MPI (MPI needs only one round of short messages):",
+    "; left to MPI (the first calls on the communicator):",
+    "; left to MPI (Baton does not have the reduction):",
+    "; left to MPI (the arguments are wrong):",
 };
 
 /* On rank 0 of the communicator, writes the log's line about its calls. One
@@ -355,8 +355,8 @@ const char *baton__mpi_comms_open(void)
             return NULL;
         }
     }
-    return "this MPI's communicators have no context id where it was looked "
-           "for";
+    return "the context id of a communicator can't be found in this version of "
+           "MPI";
 }
 
 void baton__mpi_comms_close(void)

@@ -64,8 +64,8 @@ static void open_all(int required)
     const char *wrong = baton__mpi_comms_open();
     wrong = wrong != NULL ? wrong : baton__mpi_find_request();
     if (!init_agree(wrong == NULL)) {
-        init_say(off,
-                 wrong != NULL ? wrong : "MPI is another on some of the ranks");
+        init_say(off, wrong != NULL ? wrong
+                                    : "some ranks run another version of MPI");
         return;
     }
     /* A communicator from MPI_Comm_dup would have the application's attributes
@@ -74,7 +74,7 @@ static void open_all(int required)
     (void)PMPI_Comm_set_errhandler(baton__mpi.self, MPI_ERRORS_RETURN);
     baton_status_t status = open_engine();
     if (status != BATON_OK && baton__mpi.settings.thread) {
-        init_say("there is no thread", baton_error_message());
+        init_say("no progress thread can be started", baton_error_message());
         baton__mpi.settings.thread = 0;
         status = open_engine();
     }

@@ -244,8 +244,8 @@ const char *baton__mpi_find_request(void)
         (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     return found ? NULL
-                 : "this MPI's requests do not have what they were made "
-                   "with where it was looked for";
+                 : "the communicator and the functions of a request can't be "
+                   "found in this version of MPI";
 }
 
 void baton__mpi_drive(bool on)

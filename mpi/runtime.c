@@ -37,8 +37,8 @@ static void look_at_mpi(void)
     is_other = strncmp(version, expected, (size_t)length) != 0;
     if (is_other && may_be_rank_0()) {
         (void)fprintf(stderr,
-                      "baton_mpi: all calls are left to MPI: it is \"%.*s\", "
-                      "and this library was built with Open MPI %d\n",
+                      "baton_mpi: all calls are left to MPI: this MPI is "
+                      "\"%.*s\", and this library was built with Open MPI %d\n",
                       (int)strcspn(version, "\n,"), version,
                       OMPI_MAJOR_VERSION);
     }

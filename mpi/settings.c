@@ -30,10 +30,11 @@ static int64_t settings_number(const char *name, int64_t otherwise,
     char *end;
     long long value = strtoll(text, &end, 10);
     if (*end != '\0' || value < 0 || value > most) {
-        (void)fprintf(stderr,
-                      "baton_mpi: " PREFIX "%s is \"%s\", must be a number "
-                      "from 0 to %lld; %lld is taken\n",
-                      name, text, (long long)most, (long long)otherwise);
+        (void)fprintf(
+            stderr,
+            "baton_mpi: " PREFIX
+            "%s is \"%s\", must be a number from 0 to %lld; %lld is used\n",
+            name, text, (long long)most, (long long)otherwise);
         return otherwise;
     }
     return value;
@@ -49,8 +50,9 @@ static void add_kind(const char *word, size_t length, uint32_t *kinds)
         }
     }
     (void)fprintf(stderr,
-                  "baton_mpi: \"%.*s\" in " PREFIX "ONLY is no collective; it "
-                  "has names as allreduce,bcast,alltoallv\n",
+                  "baton_mpi: \"%.*s\" in " PREFIX
+                  "ONLY is not the name of a collective; a valid list is "
+                  "allreduce,bcast,alltoallv\n",
                   (int)length, word);
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every public header compiles alone, and twice, as C11 and as C++17; so does each
-# initialiser. Parsers of C that are no compilers take them, too.
+# Checks that every public header compiles alone, and when it is included twice,
+# as C11 and as C++17, and so does each initialiser. Also that parsers of C that
+# are not compilers accept the headers.
 #
 #   check_headers.sh ROOT CC CXX [flag of mpi.h ...]    without: not mpi.h
 set -eu
@@ -44,8 +45,9 @@ for language in c c++; do
         { echo "an initialiser does not compile as $standard"; fail=1; }
 done
 
-# As bindings of other languages do: nothing has a body, numbers are literals, and
-# no struct that is not shown is passed by value. (cffi comes with pycparser.)
+# Bindings of other languages need headers in which no function has a body, all
+# numbers are literals, and no struct with hidden fields is passed by value.
+# (cffi comes with pycparser.)
 if python3 -c 'import cffi' 2>/dev/null; then
     fake=$(mktemp -d)
     touch "$fake/stdbool.h" "$fake/stddef.h" "$fake/stdint.h"

@@ -42,15 +42,15 @@ ladder='
     below["progress/calls"] = below["progress/driving"] "progress/driving "
 '
 
-# Lines "symbol OBJECT TYPE NAME", the type as nm has it.
+# Prints lines "symbol OBJECT TYPE NAME", with the type that nm prints.
 symbols() {
     nm -A -P "$@" | awk '{ sub(/:$/, "", $1); print "symbol", $1, $3, $2 }'
 }
 
-# Symbols that objects use, and who defines them. Whoever may not include a
-# layer may not call it either; public functions may be called from coll, whose
-# builders use nothing else, from transports, and from above. And a header
-# declares what its own layer defines.
+# The symbols that objects use, and the objects that define them. A file that
+# must not include a layer must not call it either. Public functions may be
+# called from coll, whose builders use nothing else, from transports, and from
+# the layers above. And a header declares only functions of its own layer.
 calls() (
     cd "$1"
     shift
@@ -61,7 +61,8 @@ calls() (
             sed -E 's/^([^:]*):([0-9]+):.*(baton__[a-z_0-9]+)\($/declared \1 \2 \3/'
     } | awk '
     function layer(path,    piece) {
-        # An object is root/lib/layer/.../name.c.o, a header lib/layer/name.h.
+        # An object is root/lib/layer/.../name.c.o, and a header is
+        # lib/layer/name.h.
         if (!match(path, /(^|\/)lib\/[a-z]+(\/[a-z]+)*\/[a-z_0-9.]+$/))
             return "progress"
         path = substr(path, RSTART)
@@ -101,8 +102,9 @@ calls() (
     }'
 )
 
-# Lines "FILE FOLDER OTHER VERB NAME": a file in this folder includes or calls what
-# is in another, or declares what that defines.
+# Prints lines "FILE FOLDER OTHER VERB NAME": a file in this folder includes or
+# calls something in another folder, or declares something that the other folder
+# defines.
 folder_uses() (
     cd "$1"
     shift
@@ -139,7 +141,7 @@ folder_uses() (
     }'
 )
 
-# The ladders of the folders of lib/coll and of progress.
+# Checks the order of the folders of lib/coll and of progress.
 folders() (
     folder_uses "$@" | awk '
     BEGIN {'"$ladder"'}
@@ -169,8 +171,9 @@ folders() (
     END { exit failed }'
 )
 
-# Lines "FROM TO": sources that use what another defines, by the symbols of the
-# objects of one library or program. Others may have symbols of the same names.
+# Prints lines "FROM TO" for sources that use a symbol of another source,
+# according to the objects of one library or program. Other programs may have
+# symbols with the same names.
 used() {
     symbols "$@" | awk '
         { sub(/^.*[.]dir\//, "", $2); sub(/[.]o$/, "", $2) }
@@ -184,7 +187,7 @@ used() {
         }'
 }
 
-# Lines "FROM TO": files of a tree that include one another.
+# Prints lines "FROM TO" for files of a tree that include one another.
 included() (
     cd "$1"
     found=
@@ -204,7 +207,8 @@ included() (
         }'
 )
 
-# Fails if the lines "FROM TO" have a circle; tsort names the members of the first.
+# Fails if the lines "FROM TO" contain a circle. tsort names the members of the
+# first one.
 acyclic() {
     tsort 2>&1 >/dev/null | awk -v of="$1" '
         / input contains a loop/ {
@@ -216,8 +220,8 @@ acyclic() {
         END { exit found > 0 }'
 }
 
-# Circles of a library or program, which is a set of objects, and of its headers:
-# of files, and of folders.
+# Finds circles of files and of folders, in a library or program, which is a set
+# of objects, and in its headers.
 circles() {
     includes=$(included "$1")
     shift
@@ -246,7 +250,8 @@ check() (
         print file ":" line ": includes " header ": " why
         failed = 1
     }
-    # Each home is a pattern of paths; "" of a header that is not restricted.
+    # Each home is a pattern of paths. "" means that the header is not
+    # restricted.
     function home(header) {
         if (header == "mpi.h" || header == "baton/mpi.h")
             return "^(lib/transport/mpi/([a-z]+_mpi[.]c|over_mpi[.]h)$|" \
@@ -272,7 +277,7 @@ check() (
         here = layer(file)
         top = header; sub(/\/.*/, "", top)
 
-        # microbench has a folder of the name of a layer.
+        # A folder of microbench has the name of a layer.
         if (here == "microbench" && (getline ignored < (here "/" header)) >= 0)
             top = here
         if (!(here in below)) bad("folder " here " is in no layer")
@@ -323,13 +328,14 @@ self() {
         echo '#include <baton/mpi.h>' >"$tree/mpi/call.h"
         echo '#include "mpi/call.h"' >"$tree/mpi/types.c"
     }
-    # define FILE NAME [CALLED]: an object with this function.
+    # define FILE NAME [CALLED]: makes an object with this function.
     define() {
         mkdir -p "$(dirname "$tree/objects.dir/$1")"
         echo "void $2(void); ${3:+void $3(void);} void $2(void) { ${3:+$3();} }" |
             cc -x c -c -o "$tree/objects.dir/$1.o" -
     }
-    # finds WHAT [FILE...]: a circle of these files, or of headers.
+    # finds WHAT [FILE...]: expects that a circle of these files, or of headers,
+    # is found.
     finds() {
         what=$1 objects=$clean_objects
         shift
@@ -390,7 +396,7 @@ LIST
     clean
     circles "$tree" "$clean_objects" ||
         { echo "self-test: a tree without circles is refused"; fail=1; }
-    # Two files and the folders that they are in call each other.
+    # Two files, and the folders that they are in, call each other.
     while read -r there back; do
         define "$there" there back
         define "$back" back there
@@ -403,18 +409,18 @@ cuda/there.c cuda/back.cu
 microbench/common/there.c microbench/bench/back.c
 examples/train/there.c examples/train/back.c
 LIST
-    # Two folders call each other, and no files.
+    # Two folders call each other, but no two files do.
     define microbench/common/there.c there back
     define microbench/bench/back.c back
     define microbench/bench/again.c again ever
     define microbench/common/ever.c ever
     finds "calls of folders" microbench/common/there.c microbench/bench/back.c \
         microbench/bench/again.c microbench/common/ever.c
-    # A folder calls another, which includes its header.
+    # A folder calls another one, which includes its header.
     echo '#include "common/ever.h"' >"$tree/microbench/bench/back.c"
     finds "a call against an #include" microbench/common/there.c \
         microbench/bench/back.c
-    # Files include each other; or folders do, and no files.
+    # Files include each other. Then folders do, but no two files.
     while read -r there back again ever; do
         clean
         mkdir -p "$(dirname "$tree/$again")"
@@ -430,7 +436,7 @@ cuda/launch.h cuda/kernels.h cuda/kernels.h cuda/launch.h
 microbench/bench/rows.h common/table.h microbench/common/table.c bench/rows.h
 examples/train/model.h train.h examples/train/train.h model.h
 LIST
-    # Programs have functions of the same names: that is no circle.
+    # Two programs have functions of the same names, which is not a circle.
     clean
     define microbench/bench/main.c start report
     define microbench/bench/report.c report
@@ -450,7 +456,8 @@ LIST
     return $fail
 }
 
-# Plants in the ladders of lib/coll and progress, by includes and by symbols.
+# Plants violations of the order of folders in lib/coll and progress, by
+# includes and by symbols.
 folders_self() {
     coll=$tree/lib/coll
     compile() { # FOLDER CODE

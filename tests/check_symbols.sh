@@ -1,9 +1,11 @@
 #!/bin/sh
-# libbaton.so and libbaton_mpi_group.so export what the public headers declare, and
-# of internal functions those that the second one calls, no more and no less.
-# libbaton.so does not need MPI. The library neither prints (but log.c) nor ends the
-# process, leaves signals alone (but open.c SIGPIPE, and wire_ucx.c those that UCX
-# takes), and calls MPI by its PMPI_ names. Public names can be found by grep.
+# Checks the symbols of the libraries. libbaton.so and libbaton_mpi_group.so
+# export exactly the functions that public headers declare, and the internal
+# functions that the second library calls. libbaton.so does not need MPI. The
+# libraries do not print (except in log.c), do not end the process, do not
+# change the handling of signals (except SIGPIPE in open.c, and in wire_ucx.c
+# those that UCX changes), and call MPI by its PMPI_ names. Public names can be
+# found by grep.
 #
 #   check_symbols.sh ROOT libbaton.so libbaton_mpi_group.so libbaton.a CC
 #                    [flag of mpi.h ...]
@@ -14,8 +16,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail=0
 
-# The declarations: preprocessed, one a line, what is in braces cut out.
-# (cuda*.h are of libbaton_cuda.)
+# The declarations: preprocessed, one on each line, without the text in braces.
+# (cuda*.h belong to libbaton_cuda.)
 for header in "$root"/include/baton/*.h; do
     case ${header##*/} in
     cuda*.h) ;;
@@ -50,7 +52,7 @@ if [ -s "$work/missing" ]; then
     fail=1
 fi
 
-# No macro makes a public name.
+# No public name is made by a macro.
 while read -r name; do
     grep -rqw "$name" "$root/include" &&
         grep -rqw --include='*.c' "$name" "$root/lib" "$root/progress" || {
@@ -61,7 +63,7 @@ done <<EOF
 $(grep -v "^baton__" "$work/exported")
 EOF
 
-# Nor have functions of two files one name, in a backtrace, say.
+# No two files have functions of the same name, so that a backtrace is clear.
 find "$root/lib" "$root/progress" "$root/cuda" "$root/mpi" "$root/microbench" \
     -name '*.[ch]' -exec awk '
         /^\{$/ {

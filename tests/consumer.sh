@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs Baton in a directory of its own and moves that, then builds a program
-# outside the tree against it, by find_package and by pkg-config, and runs it.
+# Installs Baton in a new directory and moves that. Then builds a program
+# outside of the tree with it, by find_package and by pkg-config, and runs the
+# program.
 #
 #   consumer.sh ROOT BUILD CMAKE CC CXX
 set -eu
@@ -49,7 +50,7 @@ if [ -n "$dead" ]; then
     echo "$dead"
     exit 1
 fi
-# The Python package that is installed finds the library beside it.
+# The installed Python package finds the library beside it.
 package=$(find "$work/prefix" -path '*/baton/__init__.py')
 if /usr/bin/python3 -c 'import cffi, numpy' 2>/dev/null; then
     PYTHONPATH=${package%/baton/__init__.py} /usr/bin/python3 -c \
@@ -57,14 +58,14 @@ if /usr/bin/python3 -c 'import cffi, numpy' 2>/dev/null; then
             lambda s, source, target, op: s.collective("allreduce", source, target),
             8, bytes=64, alpha_us=1).us)'
 fi
-# README prints the first example.
+# README.md contains the first example.
 sed -n '/^#include/,$p' "$root/examples/00_first_sum.c" >first_sum.c
 if ! awk '/^```c$/ { getline; on = /^#include/ } /^```$/ { on = 0 } on' "$root/README.md" |
     diff - first_sum.c; then
     echo "README.md prints another program than examples/00_first_sum.c"
     exit 1
 fi
-# README counts the algorithms.
+# README.md has the right number of algorithms.
 algorithms=$(grep -c '^    X(' "$root/lib/coll/dense/algorithms.h")
 if ! grep -q "\*\*$algorithms algorithms\*\*" "$root/README.md"; then
     echo "README.md does not say that there are $algorithms algorithms"
@@ -85,7 +86,7 @@ lib=$(pkg-config --variable=libdir baton)
 # shellcheck disable=SC2046
 "$cc" -std=c11 source/main.c $(pkg-config --cflags --libs baton-mpi) -o consumer
 LD_LIBRARY_PATH=$lib ./consumer
-# The commands know the algorithm of a shared object that is loaded with them.
+# The commands know an algorithm that a preloaded shared object adds.
 # shellcheck disable=SC2046
 "$cc" -shared -fPIC "$root/examples/03_own_allreduce.c" \
     $(pkg-config --cflags --libs baton-mpi) -o chain.so
@@ -104,8 +105,8 @@ echo "find_package, a project of C++ alone:"
 "$cmake" --build build_cpp >log 2>&1 || { cat log; exit 1; }
 build_cpp/consumer
 
-# With libevent and hwloc shared, as Debian has them; all static would need
-# their own dependencies too.
+# libevent and hwloc are linked as shared libraries, as Debian has them. A
+# completely static program would need their dependencies, too.
 echo "libbaton.a:"
 # shellcheck disable=SC2046
 "$cc" -std=c11 source/main.c $(pkg-config --cflags baton-mpi) "$lib/libbaton.a" \

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Whether the tests would notice. Each record of the files in mutants/ plants one
-# bug in a file of the library; the test that it names must fail then, with a
-# failed check, a crash or a hang. Without a bug all of these tests pass.
+# Checks whether the tests notice bugs. Each record of the files in mutants/
+# plants one bug in a file of the library. The test that the record names must
+# then fail: by a failed check, a crash or a hang. Without a bug all of these
+# tests pass.
 #
 #   mutants.sh ROOT FOLDER [mutant ...]     FOLDER is made, and left behind
 #
@@ -15,15 +16,17 @@
 #   -     return AFTER_RING_US;
 #   +     return us;
 #
-# What goes or tells the place must be in the file exactly once, whatever its
-# indentation; else the record is a failure: make it anew. The test is the name
-# of a program, with arguments if need be; or NAME.npK, which runs it on K ranks;
-# after variables for it, if any.
+# Lines that are removed, and those that show the place, must be in the file
+# exactly once, with any indentation. Otherwise the record is a failure, and
+# must be made anew. The test is the name of a program, with arguments if it
+# needs some, or NAME.npK, which runs it on K ranks. Variables for the test may
+# stand before it.
 #
-# The library and the tests are built once. A mutant is its one file compiled
-# and linked ahead of the library, so several are tried side by side. A test that
-# includes the file is compiled anew instead. Programs of dropin/ have libbaton_mpi
-# in front of MPI; with a mutant its objects, likewise.
+# The library and the tests are built once. For a mutant, one file is compiled
+# and linked before the library, so several mutants can be tried at a time. If a
+# test includes the file, the test is compiled instead. Programs of dropin/ are
+# run with libbaton_mpi in front of MPI, and a mutant of it is made from its
+# objects in the same way.
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 patience=300 # seconds of a test without a bug, on a busy machine
@@ -44,7 +47,7 @@ program_of() { # of a test
     done
 }
 
-# How files about a test are called.
+# The name that all files about a test begin with.
 name_of() { echo "$1" | tr -c 'A-Za-z0-9.\n' '_'; }
 
 # try FOLDER SPEC OUTPUT: runs a test whose program is in the folder.
@@ -62,15 +65,15 @@ try() {
             ;;
         esac
     done
-    # A program of cmocka ends at its first failed check.
+    # A program of cmocka ends at the first failed check.
     # shellcheck disable=SC2086
     env CMOCKA_TEST_ABORT=1 $settings timeout -k 1 $patience \
         $run "$1/$(program_of "$2")" $arguments \
         >"$3" 2>&1 </dev/null
 }
 
-# How a test failed: fuzz says which seed did, others which check. Programs of
-# cmocka say which test was the last to begin.
+# Prints how a test failed: for fuzz the seed that did, and for others the
+# check. For programs of cmocka it prints the test that began last.
 describe() {
     line=$(grep -am 1 -e '^seed [0-9]* fails: ' -e ': error: ' \
         -e '^rank [0-9]*[:,]' -e '/dropin_[a-z]*\.c:' "$1") ||
@@ -82,7 +85,8 @@ describe() {
 
 # ---- one mutant ----------------------------------------------------------
 
-# compile SOURCE: the command that compiles it, without its input and output.
+# compile SOURCE: prints the command that compiles a source, without its input
+# and output.
 compile() {
     awk -v name="/$1\"" '
         /"command":/ { command = $0 }
@@ -91,7 +95,7 @@ compile() {
         sed 's/^ *"command": "//; s/",$//; s/\\\(.\)/\1/g; s/ -o .*//'
 }
 
-# The command that links a program, run in the build folder.
+# Prints the command that links a program. It is run in the build folder.
 link() {
     if [ -f "$build/build.ninja" ]; then
         ninja -C "$build" -t commands "tests/$1" | tail -1
@@ -131,7 +135,7 @@ plant() {
         }' "$1" "$2"
 }
 
-# mutant RECORD: one line about it; fails unless its test does.
+# mutant RECORD: prints one line about a mutant. Fails unless its test fails.
 mutant() {
     name=$(basename "$1")
     spec=$(spec_of "$1")
@@ -166,9 +170,9 @@ mutant() {
     fi
     caught=false
     patience=$(cat "$work/patience.$(name_of "$spec")")
-    # Where threads race, one run may miss what the next one meets. A test that
-    # ran out of time has noticed the bug only if it ends in this time without
-    # the bug: the machine may be slow for a moment.
+    # If threads race, one run may miss what the next one finds. A test that has
+    # run out of time has noticed the bug only if it ends within this time
+    # without the bug: the machine may be slow for a moment.
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         code=0
         try "$own" "$spec" "$own/output" || code=$?
@@ -191,7 +195,7 @@ mutant() {
 
 if [ "$1" = --one ]; then
     root=$2 work=$3 build=$3/build
-    # What a program needs beside the library.
+    # The libraries that a program needs beside Baton.
     libraries=$(link test_run | sed 's/.*libbaton\.a//; s/ && :$//')
     mutant "$4" || echo "$4" >>"$work/failed"
     exit
@@ -203,7 +207,8 @@ if [ "$1" = --plain ]; then
     output=$3/output.$(name_of "$4")
     began=$(date +%s)
     if try "$3/build/tests" "$4" "$output"; then
-        # A bug may make it hang: that is found in a few times its own time.
+        # A bug may make a test hang. So a mutant gets a few times the test's
+        # own time.
         echo $((5 + 2 * ($(date +%s) - began))) \
             >"$3/patience.$(name_of "$4")"
         exit
@@ -257,7 +262,7 @@ launcher=
 if command -v ccache >/dev/null; then
     launcher=-DCMAKE_C_COMPILER_LAUNCHER=ccache
 fi
-# Optimised as little as is quick in all.
+# Optimised as little as makes the whole quickest.
 # shellcheck disable=SC2086
 cmake -S "$root" -B "$build" $generator $launcher -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DBATON_BUILD_TESTS=ON \
@@ -268,7 +273,7 @@ cmake --build "$build" -j "$jobs" --target baton_static baton_mpi test_run $prog
     tail -20 "$work/output"
     exit 1
 }
-# More than there are processors: a hang is waited for, and needs none.
+# More jobs than processors, since waiting for a hang needs none.
 side=$((3 * jobs))
 for step in plain one; do
     if [ $step = plain ]; then

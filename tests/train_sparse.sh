@@ -1,6 +1,6 @@
 #!/bin/sh
-# train as a user has it: sparse training learns about as well as dense
-# training; refusals.
+# Tests examples/train as a user runs it. Sparse training learns about as well
+# as dense training. Also tests wrong arguments.
 #
 #   train_sparse.sh TRAIN MPIRUN...
 . "$(dirname "$0")/support/command.sh"
@@ -8,7 +8,7 @@ train=$1
 shift
 mpirun=$*
 
-# With so many ranks.
+# Runs with so many ranks.
 try() {
     ranks=$1
     shift
@@ -19,7 +19,7 @@ runs() {
     try "$@" || complain "failed: train $*"
 }
 
-# The bound is loose: few steps, few images.
+# The bound is loose, as there are few steps and few images.
 runs 4 --epochs 8 --systems dense,spardl,oktopk,redsync:0.01
 awk 'head { accuracy[$1] = $4; runs++ }
     $1 == "system" { head = $4 == "accuracy" }

@@ -129,9 +129,9 @@ typedef struct baton_operands {
     /* Number of elements of the vector; or, if the vector has a block for each
        rank, in rank order, of one block. */
     size_t count;
-    baton_dtype_t dtype;  /* of the elements */
-    const baton_op_t *op; /* the reduction, where there is one */
-    int root;             /* of collectives with a root: a rank, 0 to P - 1 */
+    baton_dtype_t dtype;  /* the type of the elements */
+    const baton_op_t *op; /* the reduction; NULL if there is none */
+    int root;             /* the root's rank; 0 if there is no root */
     /* Number of elements of each rank's block. For the collectives whose names
        end in v, and for reduce_scatter instead of `count`. */
     const size_t *counts;
@@ -350,14 +350,14 @@ typedef struct baton_partial_options {
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
     uint32_t max_staleness;    /* S, 1 to 2^20: an epoch waits for a rank whose
                                   contribution would get older; 0: no bound */
-    uint64_t seed;             /* for elections, any number */
+    uint64_t seed;             /* any number, which decides elections */
     size_t count;              /* number of elements */
     baton_dtype_t dtype;       /* must be set */
     const baton_op_t *op;      /* NULL: BATON_SUM */
     void (*inner)(baton_schedule_t *schedule,
                   const struct baton_allreduce_args *args); /* NULL: chosen */
     void *inner_arg;                                        /* for `inner` */
-    baton_memory_t memory;   /* of contributions and results; 0: host */
+    baton_memory_t memory;   /* where contributions and results are; 0: host */
     baton_on_loss_t on_loss; /* 0: epochs fail */
     size_t tensors;          /* number of tensors (partial.h); 0: one vector */
     const size_t *counts; /* elements of each tensor; `count` may be 0 then */
@@ -439,7 +439,7 @@ typedef struct baton_sparse_options {
     baton_exchange_t exchange; /* how teams exchange; 0: AUTO */
     bool average;              /* the result is divided by P */
     double momentum;         /* 0 to below 1; then use none in the optimizer */
-    bool nesterov;           /* with momentum: Nesterov's */
+    bool nesterov;           /* momentum is Nesterov's */
     double clip;             /* limits norms to clip / sqrt(P); 0: no limit */
     uint64_t warmup;         /* number of first steps that are dense */
     baton_redsync_t redsync; /* how REDSYNC selects; 0: EXACT */
@@ -452,11 +452,11 @@ typedef struct baton_sparse_options {
     uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
     uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* for elections, any number */
+    uint64_t seed;             /* any number, which decides elections */
     baton_memory_t memory;     /* where gradients are; 0: host */
     bool in_place;             /* use baton_sparse_accumulator */
     bool short_velocity;       /* keep the velocity of momentum as bf16 */
-    baton_on_loss_t on_loss;   /* with partial: on a loss; 0: steps fail */
+    baton_on_loss_t on_loss;   /* what a loss does to partial; 0: steps fail */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 

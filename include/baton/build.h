@@ -112,6 +112,19 @@ int baton_schedule_host_block(const baton_schedule_t *schedule);
 int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
+/* Draws the schedule: writes a file in the language of graphviz, of which
+   `dot -Tsvg path` makes a picture. Each node is a line with its name, its peer
+   and the bytes of each of its views; each edge is another. An edge into a node
+   that needs only some of its edges is dashed, with the label "k of n".
+   Optional nodes are gray. The schedule may be unfinished, be committed or not,
+   and may have an error, but no epoch may run meanwhile. The thread that builds
+   or starts the schedule calls this. An existing file is overwritten, so ranks
+   need paths of their own. BATON_ERR_INVALID: a pointer is NULL, or the
+   schedule is destroyed. BATON_ERR_NO_MEMORY. BATON_ERR_SYSTEM: the file can't
+   be opened or written. */
+BATON_CHECKED baton_status_t
+baton_schedule_write_dot(const baton_schedule_t *schedule, const char *path);
+
 /* For builders: makes `status`, with a message, the error that commit will
    report, as if an adder had met it. No effect after the first error. */
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,

@@ -138,22 +138,22 @@ extern "C" {
 /* Algorithms: enumerator, name. A word is an index or a value; words are
    counted for one of P ranks and one step, sent plus received.
 
-   SPARDL   Spar-Reduce-Scatter in teams of m = P/d ranks, an exchange between
-            the d teams, all-gather in the team. 2 ceil(log2 m) + ceil(log2 d)
-            rounds; d = 1: 4k(P-1)/P words.
-   TOPKA    all-gather of each rank's k largest. ceil(log2 P) rounds, 2(P-1)k
-            words.
-   TOPKDSA  each of P regions is summed by its owner, and gathered; a region is
-            sent dense where that is shorter. P - 1 + 2 ceil(log2 P) rounds.
-   GTOPK    binomial tree that keeps k entries at every node, then a broadcast.
-            2 ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
-   OKTOPK   as TOPKDSA, but reuses thresholds in later steps, and adapts the
-            regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank receives
-            into P - 1 buffers of 2k entries.
-   REDSYNC  as TOPKA, with RedSync's selections and messages.
-   DENSE    all-reduce of the whole gradient, without a copy; on ranks that
-            share hosts by the algorithm that baton_add_allreduce chooses. The
-            residual stays zero. */
+   SPARDL   A Spar-Reduce-Scatter in teams of m = P/d ranks, an exchange between
+            the d teams, and an all-gather in each team. 2 ceil(log2 m) +
+            ceil(log2 d) rounds; if d is 1, 4k(P-1)/P words.
+   TOPKA    An all-gather of each rank's k largest entries. ceil(log2 P) rounds,
+            2(P-1)k words.
+   TOPKDSA  The owner of each of P regions sums it, and all regions are
+   gathered. A region is sent as a dense vector if that is shorter. P - 1 + 2
+            ceil(log2 P) rounds.
+   GTOPK    A binomial tree that keeps k entries at every node, and then a
+            broadcast. 2 ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
+   OKTOPK   Like TOPKDSA, but it reuses thresholds in later steps, and adapts
+   the regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank receives into
+   P - 1 buffers of 2k entries. REDSYNC  Like TOPKA, with RedSync's selections
+   and messages. DENSE    An all-reduce of the whole gradient, without a copy.
+   On ranks that share hosts it uses the algorithm that baton_add_allreduce
+   chooses. The residual stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
     X(TOPKA, "topka")                                                          \
@@ -163,74 +163,85 @@ extern "C" {
     X(REDSYNC, "redsync")                                                      \
     X(DENSE, "dense")
 
-/* "auto", "spardl" ...; "?" for any other value. */
+/* Returns "auto", "spardl" and so on, or "?" for a value that is no
+   algorithm. */
 const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm);
 
-/* For options.teams: the cheapest number. */
+/* A value of options.teams that means the cheapest number of teams. */
 enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
 /* ---- options -------------------------------------------------------------
 
-   name            in messages, and to pair the ranks: it must be the same on
-                   all ranks, even where other options may differ. NULL means
-                   "sparse".
-   algorithm       AUTO is the cheapest by baton_sparse_cost, not always SPARDL.
-   count           1 to UINT32_MAX.
-   k, density      k is 1 to n. If it is 0, density counts: above 0, at most 1.
-   max_k           the largest k for baton_sparse_set_k; 0 means k.
-   teams           SPARDL: d, a divisor of P; 0 means 1, whose selection is the
-                   best; BATON_SPARSE_TEAMS_AUTO: the cheapest. Above 1 only
-                   with SPARDL and AUTO.
-   exchange        how the teams of SparDL exchange their sums. RSAG: recursive
-                   doubling, d is a power of two. BSAG: Bruck all-gather of each
-                   team's h largest, any d. AUTO: RSAG if d is a power of two,
-                   else BSAG. RSAG and BSAG only with SPARDL and AUTO.
-   momentum        m: the velocity is u = m u + g, and u is accumulated. u
-                   becomes 0 where the result has an entry (SPARDL, GTOPK),
-                   where this rank has sent one (TOPKA, TOPKDSA, REDSYNC), or
-                   both (OKTOPK). With nesterov u = m (u + g), and u + g is
+   name            The name appears in messages, and pairs the ranks. It must be
+                   the same on all ranks, even if other options may differ. NULL
+                   means "sparse".
+   algorithm       AUTO means the algorithm that is the cheapest according to
+                   baton_sparse_cost, which may be another one than SPARDL.
+   count           The number of elements, n: 1 to UINT32_MAX.
+   k, density      Each rank selects k entries, 1 to n. If k is 0, it selects
+                   this share of the elements, above 0 and at most 1.
+   max_k           The largest k that baton_sparse_set_k accepts; 0 means k.
+   teams           The number of teams of SPARDL, d, which divides P. 0 means 1,
+                   whose selection is the most accurate. BATON_SPARSE_TEAMS_AUTO
+                   means the cheapest number. A number above 1 requires SPARDL
+                   or AUTO.
+   exchange        How the teams of SPARDL exchange their sums. RSAG is
+                   recursive doubling; d must be a power of two. BSAG is a Bruck
+                   all-gather of each team's h largest entries, for any d. AUTO
+                   means RSAG if d is a power of two, else BSAG. RSAG and BSAG
+                   require SPARDL or AUTO as the algorithm.
+   momentum        The factor m of momentum. The velocity is u = m u + g, and u
+                   is accumulated instead of the gradient g. u becomes 0 where
+                   the result has an entry (SPARDL, GTOPK), where this rank has
+                   sent an entry (TOPKA, TOPKDSA, REDSYNC), or where both are
+                   true (OKTOPK). With nesterov, u = m (u + g), and u + g is
                    accumulated.
-   short_velocity  u is kept as bf16, rounded to nearest even: it takes half the
-                   memory, and a step reads and writes 4 bytes less per element.
-                   The part of u that rounding takes off would have added m / (1
-                   - m) times as much in later steps; this is accumulated at
-                   once, so nothing of a gradient is lost in the end.
-                   baton_sparse_velocity and states still have n elements of
-                   f32; a velocity that is set or imported is rounded. Only with
-                   momentum, f32 and gradients in host memory. Ranks may differ.
-   clip            c: a gradient whose norm is above c / sqrt(P) is scaled to
-                   that norm before it is accumulated; 0 means never.
-   redsync         how REDSYNC selects. EXACT: the k largest, by the fastest
-                   method. TRIMMED: the same k, by the paper's trimming. SEARCH:
-                   k to 2k entries, above a threshold found by a binary search.
-                   SAMPLED: as SEARCH, but with a search only in every fifth
-                   step. All but EXACT only with REDSYNC.
-   quantise        even steps send the largest positive entries, odd steps the
-                   smallest negative ones, and the mean instead of their values.
-                   Only with REDSYNC, and not with SAMPLED.
-   link            the only costs by which AUTO chooses; zeros mean the costs of
-                   this machine (costs.h) and its processors. Ranks may differ
-                   if algorithm and teams are given.
-   partial         see above. `mode` to `seed` are as in
-                   baton_partial_options_t, but `history` 0 means 4, and
-                   max_staleness is at most `history`, which 0 means. Only with
-                   SPARDL (AUTO chooses it), TOPKA (it always sends k entries),
-                   TOPKDSA and GTOPK, and gradients in host memory. Memory: two
-                   more vectors of n elements, and history + 2 results; with
-                   warmup, messages and results of up to n entries.
-   on_loss         see above; only with partial, and with teams 0 or 1. Memory:
-                   one more result. BATON_ERR_UNSUPPORTED: the group is
-                   simulated. BATON_ERR_SYSTEM: no thread could be created; the
-                   other ranks then wait until their timeout.
-   in_place        the caller adds its gradients to the residual itself: see
-                   baton_sparse_accumulator. Only with SPARDL (AUTO chooses it)
-                   and DENSE, and gradients in host memory; not with partial,
-                   momentum or clip. Ranks may differ, except with AUTO. Memory:
-                   n elements, 2n more from the first dense step on.
-   memory          where gradients are. Ranks may differ, except with AUTO. With
-                   BATON_MEMORY_DEVICE, the collective takes 2n elements of the
-                   device's memory, or 4n with momentum, and n elements and the
-                   results in pinned host memory. */
+   short_velocity  The velocity u is kept as bf16, rounded to nearest even. This
+                   takes half the memory, and a step reads and writes 4 bytes
+                   less per element. In later steps the part of u that rounding
+                   removes would have added m / (1 - m) times as much. This is
+                   accumulated at once, so in the end nothing of a gradient is
+                   lost. baton_sparse_velocity and states still have n elements
+                   of f32; a velocity that is set or imported is rounded. This
+                   option requires momentum, f32, and gradients in host memory.
+                   Ranks may have different values.
+   clip            The bound c: a gradient whose norm is above c / sqrt(P) is
+                   scaled to that norm before it is accumulated. 0 means that no
+                   gradient is scaled.
+   redsync         How REDSYNC selects. EXACT selects the k largest, by the
+                   fastest method. TRIMMED selects the same, by the paper's
+                   trimming. SEARCH selects k to 2k entries, above a threshold
+                   that a binary search finds. SAMPLED is like SEARCH, but
+                   searches only in every fifth step. All but EXACT require
+                   REDSYNC.
+   quantise        Even steps send the largest positive entries, and odd steps
+                   the smallest negative ones. Both send the mean of the entries
+                   instead of their values. This option requires REDSYNC, and a
+                   selection other than SAMPLED.
+   link            The costs of messages by which AUTO chooses. Zeros mean the
+                   costs of this machine (costs.h), and that its processors
+                   count, too. Ranks may have different values if algorithm and
+                   teams are given.
+   partial         Steps do not wait for every rank; see above. `mode` to `seed`
+                   are as in baton_partial_options_t, except that a `history` of
+                   0 means 4, and that max_staleness is at most `history`; 0
+                   means `history`. This option requires SPARDL (which AUTO
+                   chooses), TOPKA (which always sends k entries), TOPKDSA or
+                   GTOPK, and gradients in host memory. It takes two more
+   vectors of n elements and history + 2 results; with warmup, messages and
+   results have up to n entries. on_loss         What happens when a rank is
+   lost; see above. This option requires partial, and teams of 0 or 1. It takes
+   memory for one more result. BATON_ERR_UNSUPPORTED: the group is simulated.
+   BATON_ERR_SYSTEM: no thread could be created; the other ranks then wait until
+   their timeout. in_place        The caller adds its gradients to the residual
+   itself; see baton_sparse_accumulator. This option requires SPARDL (which AUTO
+   chooses) or DENSE, and gradients in host memory, and excludes partial,
+   momentum and clip. Ranks may have different values, except with AUTO. It
+   takes n elements, and 2n more from the first dense step on. memory The memory
+   that gradients are in. Ranks may have different values, except with AUTO.
+   With BATON_MEMORY_DEVICE, the collective takes 2n elements of the device's
+   memory, or 4n with momentum, and n elements and the results in pinned host
+                   memory. */
 
 /* ---- life -------------------------------------------------------------- */
 
@@ -239,17 +250,19 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    (negative: for ever). If options are wrong or differ, create fails on all
    ranks; the message names the option and both values. If one rank's options
    are wrong, the others get its error, or BATON_ERR_MISMATCH if options differ.
-   A rank whose options can't be read (NULL, or of a size that no version has)
-   takes part under the name in them if the size is 0, else as "sparse". If
+   If a rank's options can't be read (they are NULL, or have a size that no
+   version has), the rank takes part under the name in them if the size is 0,
+   and otherwise under the name "sparse". If
    group or out is NULL, only this rank gets an error.
 
-   Memory: residual and a work vector, i.e. 2n elements; 2n more with momentum,
-   or n with short_velocity; the entries of messages and results. The first
-   dense step whose gradient must be copied (with momentum, clipping, or a
-   residual) takes n more; that start may return BATON_ERR_NO_MEMORY. SPARDL:
-   two more lists for each block that is selected from after a receive (about
-   half of the blocks), with room for all candidates of the selection
-   (baton_select_scratch_bytes) and for received entries.
+   Memory: the residual and a work vector take 2n elements, momentum takes 2n
+   more, or n with short_velocity, and messages and results take memory for
+   their entries. The first dense step whose gradient must be copied (with
+   momentum, clipping, or a residual) takes n more; its start may return
+   BATON_ERR_NO_MEMORY. SPARDL takes two more lists for each block from which it
+   selects after a receive (about half of the blocks). Each list has memory for
+   all candidates of the selection (baton_select_scratch_bytes) and for the
+   received entries.
 
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
    BATON_ERR_NO_MEMORY, and commit's errors. BATON_ERR_UNSUPPORTED:

@@ -106,7 +106,7 @@ typedef struct baton_tensors_options {
        gradients, as in baton_sparse_options_t. A velocity becomes 0 at entries
        that were sent (masking), except in tensors that are sent whole. */
     double momentum;
-    bool nesterov; /* with momentum: Nesterov's */
+    bool nesterov; /* momentum is Nesterov's */
     /* c: if the norm of all gradients of this rank together is above c /
        sqrt(P), they are scaled to that norm (local clipping). With clip no
        all-reduce starts before all gradients are ready. */
@@ -135,7 +135,7 @@ typedef struct baton_tensors_options {
     uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
     uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* for elections, any number */
+    uint64_t seed;             /* any number, which decides elections */
     baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
 } baton_tensors_options_t;
 

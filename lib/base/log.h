@@ -1,4 +1,5 @@
-/* Log messages: to the user's handler, else to standard error. */
+/* Writes log messages to the user's handler or, if there is none, to standard
+   error. */
 #pragma once
 
 #include <baton/build.h>

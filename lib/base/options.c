@@ -28,8 +28,8 @@ static size_t options_size_of(const void *given, size_t bytes, const char *what,
     memcpy(&size, given, sizeof size);
     if (size < sizeof size || size > BATON__OPTIONS_MOST) {
         (void)baton__error(BATON_ERR_INVALID,
-                           "%s: size is %zu, must be %zu, or another version's "
-                           "from %zu to %d: initialise with %s",
+                           "%s: size is %zu, must be %zu, or that of another "
+                           "version, from %zu to %d: initialise with %s",
                            what, size, bytes, sizeof size,
                            (int)BATON__OPTIONS_MOST, initialiser);
         return 0;

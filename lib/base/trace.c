@@ -182,7 +182,8 @@ static baton_status_t trace_open(const char *folder)
     baton__descriptor_close(&fd);
     if (trace == NULL) {
         return baton__error(BATON_ERR_SYSTEM,
-                            "no trace in \"%s\", a file of %zu bytes: %s",
+                            "no trace can be written in \"%s\", where it needs "
+                            "a file of %zu bytes: %s",
                             folder, bytes, baton__errno_text(error));
     }
     trace_fill(trace, host, (uint32_t)records);

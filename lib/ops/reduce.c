@@ -87,8 +87,8 @@ static const baton__kernels_t *choose_kernels(void)
     const baton__kernels_t *best = best_kernels(asked);
     if (best != baton__kernels_of((baton__isa_t)asked)) {
         baton__log(BATON_LOG_WARN,
-                   "BATON_ISA is %s, which this build or processor lacks; the "
-                   "kernels are %s",
+                   "BATON_ISA is %s, which this build or this processor does "
+                   "not support; the %s kernels are used",
                    baton__config_text(BATON__CONFIG_ISA), best->name);
     }
     return best;

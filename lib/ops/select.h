@@ -1,4 +1,5 @@
-/* Selection: the kernels, and functions that the files of selection share. */
+/* The selection of a vector's largest elements: its kernels, and functions that
+   several files use. */
 #pragma once
 
 #include <baton/select.h>

@@ -85,8 +85,8 @@ baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
         return BATON_ERR_INVALID;
     }
     if (length.index >= schedule->length_count) {
-        return wrong(call, "length is %u, of %u", length.index,
-                     schedule->length_count);
+        return wrong(call, "there is no length %u; the schedule has %u",
+                     length.index, schedule->length_count);
     }
     size_t limit = schedule->length_limits[length.index];
     if (bytes > limit) {
@@ -119,8 +119,8 @@ baton_status_t baton_call_set_word(baton_call_t *call, baton_node_t activate,
     }
     if (activate.index >= schedule->count ||
         schedule->ops[activate.index].kind != BATON__ACTIVATE) {
-        return wrong(call, "node %u, of %u, is not an activate", activate.index,
-                     schedule->count);
+        return wrong(call, "node %u of %u is not an activate node",
+                     activate.index, schedule->count);
     }
     if (schedule->run.state[activate.index] != BATON__NODE_IDLE) {
         return wrong(call, "%s has sent its word already",

@@ -61,8 +61,8 @@ void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node)
     if (op->kind != BATON__CALL && op->kind != BATON__ASYNC &&
         op->kind != BATON__DEVICE_CALL) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s must be a call or async node: of others it is "
-                            "known what they read",
+                            "%s must be a call or async node: Baton knows what "
+                            "the other kinds of nodes read",
                             baton__node_name(schedule, node.index));
         return;
     }
@@ -91,11 +91,11 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t since,
     }
     uint32_t count = schedule->count;
     if (since.node > count || since.edge > schedule->edge_count) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "enclose_end: the enclosure begins at node %u of "
-                            "%u and edge %u of %u: it is another schedule's",
-                            since.node, count, since.edge,
-                            schedule->edge_count);
+        baton_schedule_fail(
+            schedule, BATON_ERR_INVALID,
+            "enclose_end: the enclosure begins at node %u of %u and edge %u of "
+            "%u, so it belongs to another schedule",
+            since.node, count, since.edge, schedule->edge_count);
         return;
     }
     if (since.node == count) {

@@ -190,8 +190,8 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
     }
     if (buffer.index >= schedule->buffer_count) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: buffer is %u, of %u", __func__, buffer.index,
-                            schedule->buffer_count);
+                            "%s: there is no buffer %u; the schedule has %u",
+                            __func__, buffer.index, schedule->buffer_count);
         return;
     }
     if (memory != BATON_MEMORY_HOST && memory != BATON_MEMORY_DEVICE) {
@@ -296,7 +296,7 @@ static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
     if (reduction == BATON_AVG) {
         baton_schedule_fail(
             schedule, BATON_ERR_INVALID,
-            "reduce#%u: op is avg, which is for collectives: use BATON_SUM, "
+            "reduce#%u: op is avg, which only collectives take: use BATON_SUM, "
             "and baton_schedule_average() in the last reduction",
             schedule->count);
         return false;
@@ -457,9 +457,9 @@ void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
     if (node.index >= schedule->count ||
         length.index >= schedule->length_count) {
         baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "set_length names node %u, of %u, and length %u, "
-                            "of %u",
-                            node.index, schedule->count, length.index,
+                            "set_length names node %u and length %u, and the "
+                            "schedule has %u and %u",
+                            node.index, length.index, schedule->count,
                             schedule->length_count);
         return;
     }

@@ -480,8 +480,10 @@ baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
             return baton__error_forward(
                 BATON_ERR_TIMEOUT,
                 find_waiting(sim) != NULL
-                    ? "sim: the time is up, and epochs still run"
-                    : "sim: the time is up, and callbacks or messages remain");
+                    ? "sim: the time limit has been reached, and epochs still "
+                      "run"
+                    : "sim: the time limit has been reached, and callbacks or "
+                      "messages remain");
         case FAILED:
             return fail_memory();
         case QUIET:

@@ -80,7 +80,7 @@ static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
         baton__text_add(text, ", and epoch %llu was not started there",
                         (unsigned long long)schedule->run.epoch);
     } else if (kind == BATON__ARMED_RECV) {
-        baton__text_add(text, ", and nobody activates it");
+        baton__text_add(text, ", and no rank activates it");
     } else if (schedule->run.state[edge->node] == BATON__NODE_BEGUN) {
         baton__text_add(text, edge->node != edge->blocked ? ", which" : "");
         baton__text_add(text, " has not completed");
@@ -125,7 +125,7 @@ static void print_blame(const baton_sim_t *sim,
         if (run->epoch >= limit) {
             baton__text_add(text, ", which is beyond its limit");
         } else if (schedule->plan.armed_count > 0) {
-            baton__text_add(text, ", and nobody activates it");
+            baton__text_add(text, ", and no rank activates it");
         }
     }
 }

@@ -161,7 +161,7 @@ static baton_status_t fail_sizes(const baton_schedule_t *schedule,
     uint32_t sends = count_others(peer, receive, schedule);
     uint32_t receives = count_others(schedule, send, peer);
     if (sends != receives) {
-        (void)snprintf(more, sizeof more, "; %u sends are to meet %u receives",
+        (void)snprintf(more, sizeof more, "; %u sends must match %u receives",
                        sends, receives);
     }
     return baton__error(

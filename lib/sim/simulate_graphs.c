@@ -56,8 +56,8 @@ baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
     baton__text_add(&text, "%s", baton_error_message());
     if (status == BATON_ERR_DEADLOCK &&
         simulate(graphs, ranks, 0) == BATON_OK) {
-        baton__text_add(&text, "\n    (it would end if every message sent "
-                               "found a buffer; long ones don't)");
+        baton__text_add(&text, "\n    (it would end if all sends were "
+                               "buffered, but long messages are not)");
     }
     return baton__error_forward(status, text.data);
 }

@@ -12,19 +12,19 @@ static const struct {
     const char *what; /* the text above the results */
 } benches[] = {
     [BENCH_COLLECTIVE] = {bench_collective_run,
-                          "microseconds a call: medians over turns, each "
-                          "checked; best MPI: the fastest of MPI's systems' "
-                          "time over this one's"},
+                          "us: microseconds a call, the median over turns, "
+                          "whose results were checked; best MPI: the time of "
+                          "MPI's fastest system divided by this one's"},
     [BENCH_SPARSE] = {bench_sparse_run,
-                      "a step of f32, each checked\n"
-                      "# formula: bytes, messages and rounds of the closed "
-                      "form; ratio: over mpi_residual"},
+                      "steps of f32, whose results were checked\n# formula: "
+                      "bytes, messages and rounds by the closed form; ratio: "
+                      "the time divided by mpi_residual's"},
     [BENCH_ENGINE] = {bench_engine_run, "an engine's costs"},
     [BENCH_KERNELS] = {bench_kernels_run,
-                       "against us: of a sum the plain loop's, of accumulate, "
-                       "which adds and selects in one pass, that of two steps, "
-                       "on a device that of its copy; ratio: the latter over "
-                       "us, where more bytes move, for each byte"},
+                       "against us: the time of a plain loop for a sum, of two "
+                       "steps for accumulate (which adds and selects in one "
+                       "pass), of a copy on a device; ratio: against us "
+                       "divided by us, for each byte if more bytes are moved"},
 };
 
 static bool bench_measure(bench_run_t *run, const char *name)

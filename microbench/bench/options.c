@@ -190,8 +190,9 @@ static void resolve_sparse(const cli_parser_t *parser)
         has_spardl |= opts->algorithms.words[i] == BENCH_SPARSE_SPARDL;
     }
     if (!has_spardl && cli_is_given(parser, "teams")) {
-        cli_refuse(parser, "--teams: only spardl has teams, and --algorithm "
-                           "leaves it out");
+        cli_refuse(
+            parser,
+            "--teams: only spardl has teams, and --algorithm does not name it");
     }
 }
 
@@ -224,7 +225,7 @@ static void resolve_dense(const cli_parser_t *parser)
         opts->bytes = (cli_list_t){.count = 1};
     }
     if (cli_is_given(parser, "place") && !sums) {
-        cli_refuse(parser, "--place: only an all-reduce has it");
+        cli_refuse(parser, "--place: only allreduce has this option");
     }
     for (; opts->system_count < opts->system_names.count;
          opts->system_count++) {
@@ -232,14 +233,15 @@ static void resolve_dense(const cli_parser_t *parser)
         *system =
             read_system(parser, opts->system_names.texts[opts->system_count]);
         if (system->kind == BENCH_SYSTEM_RING && !sums) {
-            cli_refuse(parser, "--systems: libnbc_ring is an all-reduce");
+            cli_refuse(parser,
+                       "--systems: libnbc_ring exists only for allreduce");
         }
     }
     for (size_t i = 0; i < opts->memories.count; i++) {
         opts->memory = opts->memories.words[i];
         if (opts->memory == BENCH_MEMORY_DEVICE && opts->memories.count > 1) {
-            cli_refuse(parser, "--memory: device can't be together with other "
-                               "memory");
+            cli_refuse(parser, "--memory: device can't be measured together "
+                               "with other memory");
         }
     }
 }
@@ -250,8 +252,8 @@ static void bench_options_resolve(const cli_parser_t *parser)
     if (opts->command == BENCH_COLLECTIVE) {
         resolve_dense(parser);
     } else if (opts->memory == BENCH_MEMORY_SHARED) {
-        cli_refuse(parser, "--memory: no rank reads another's vectors here, so "
-                           "shared is as malloc");
+        cli_refuse(parser, "--memory: shared makes no difference here, since "
+                           "no rank reads another rank's vectors");
     } else if (opts->command == BENCH_SPARSE) {
         resolve_sparse(parser);
     }

@@ -149,7 +149,7 @@ size_t bench_keep_able(bench_run_t *run)
             (system->kind != BENCH_SYSTEM_RING || set_libnbc(0))) {
             options->systems[options->system_count++] = *system;
         } else if (run->speak) {
-            (void)printf("# %s: skipped, this MPI has none that works\n",
+            (void)printf("# %s: skipped: it does not work with this MPI\n",
                          system->name);
         }
     }

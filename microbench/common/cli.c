@@ -193,7 +193,7 @@ static void read_range(const reading_t *reading, const char *low_text,
         cli_refuse(reading->parser, "%s: '%s..%s' %s", reading->option,
                    low_text, high_text,
                    low > high ? "ends before it begins"
-                              : "begins with 0, which has no double");
+                              : "begins with 0, which can't be doubled");
     }
     for (uint64_t next = low; next <= high && next > 0; next *= 2) {
         (void)snprintf(text, sizeof(text), "%" PRIu64, next);

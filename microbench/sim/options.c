@@ -213,12 +213,12 @@ static void resolve_files(const cli_parser_t *parser, const sim_options_t *opts)
 {
     if (opts->trace != NULL &&
         (opts->axis != NULL || opts->variants.count != 1)) {
-        cli_refuse(parser, "--trace: needs one simulation: no --sweep, and one "
-                           "variant to compare");
+        cli_refuse(parser, "--trace: needs a single simulation, so no --sweep, "
+                           "and one variant instead of several");
     }
     if (opts->trace != NULL && opts->model.multi_ported) {
-        cli_refuse(parser, "--trace: shows one message at a time in each port, "
-                           "so not --multi-ported");
+        cli_refuse(parser, "--trace: can't be used with --multi-ported: it "
+                           "shows one message at a time in each port");
     }
     if (opts->files.plot != NULL && opts->axis == NULL) {
         cli_refuse(parser, "--plot: needs --sweep");
@@ -241,7 +241,7 @@ static void resolve_algorithm(const cli_parser_t *parser, sim_options_t *opts)
 {
     if (opts->chunk_bytes != 0 && !has_segments(opts)) {
         cli_refuse(parser, "--chunk-bytes: needs an --algorithm that has "
-                           "chunks, as ring");
+                           "chunks, such as ring");
     }
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < opts->values.count; i++) {

@@ -182,10 +182,10 @@ static baton_status_t commit_prepare(baton_schedule_t *schedule,
     }
     engine->driver->enter(engine);
     if (!baton__table_reserve(&group->table, 1)) {
-        status = baton__error(BATON_ERR_NO_MEMORY,
-                              "commit of \"%s\" failed: no memory for one "
-                              "schedule more",
-                              schedule->name);
+        status = baton__error(
+            BATON_ERR_NO_MEMORY,
+            "commit of \"%s\" failed: no memory for another schedule",
+            schedule->name);
     } else {
         uint32_t done =
             commit_reserve(schedule, schedule->plan.peer_count, 1, &status);
@@ -281,8 +281,8 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
 {
     if (schedule->committed) {
         return baton__error(BATON_ERR_STATE,
-                            "commit of \"%s\": it is committed already: "
-                            "baton_schedule_start is next",
+                            "commit of \"%s\": it is committed already: call "
+                            "baton_schedule_start next",
                             schedule->name);
     }
     if (baton__engine_is_inside(schedule->group->engine)) {

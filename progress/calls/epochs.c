@@ -40,8 +40,8 @@ static baton_status_t earlier_outcome(const baton__task_t *task, uint64_t epoch)
     }
     if (failure >> 8 > epoch) {
         return baton__error(BATON_ERR_FAILED,
-                            "\"%s\": how epoch %llu ended is no longer known: "
-                            "epoch %llu has failed since",
+                            "\"%s\": the outcome of epoch %llu is no longer "
+                            "known, because epoch %llu has failed since",
                             task->schedule.name, (unsigned long long)epoch,
                             (unsigned long long)(failure >> 8));
     }
@@ -503,8 +503,8 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
         engine->driver->leave(engine);
     } else {
         baton__text_add(&text,
-                        "\"%s\" on %s: its engine is busy with "
-                        "something long, such as a call node",
+                        "\"%s\" on %s: the engine is busy, for example in a "
+                        "call node that takes long",
                         schedule->name, baton__group_place(schedule->group));
     }
     if (timeout_ms > 0) {

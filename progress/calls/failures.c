@@ -80,8 +80,8 @@ static baton_status_t recovered(baton_group_t *group)
     if (member->first.detail != NULL) {
         status =
             baton__error(BATON_ERR_TRANSPORT,
-                         "recovery on %s: %s is gone "
-                         "(baton_group_shrink goes on without it)",
+                         "recovery on %s: %s is gone (baton_group_shrink makes "
+                         "a group without it)",
                          baton__group_place(group),
                          baton__group_rank_text(group, member->first.peer));
     } else if (failed != NULL) {
@@ -109,11 +109,12 @@ static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
                             "nodes of this rank have not ended after %d ms",
                             baton__group_place(group), timeout_ms);
     }
-    return baton_error_set(BATON_ERR_TIMEOUT,
-                           "recovery on %s: %s has not come "
-                           "within %d ms, or waits for another",
-                           baton__group_place(group),
-                           baton__group_rank_text(group, rank), timeout_ms);
+    return baton_error_set(
+        BATON_ERR_TIMEOUT,
+        "recovery on %s: %s has not called baton_group_recover within %d ms, "
+        "or waits for another rank",
+        baton__group_place(group), baton__group_rank_text(group, rank),
+        timeout_ms);
 }
 
 baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
@@ -170,9 +171,9 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
     if (state == BATON__SHRINK_PARTED) {
         return baton__error(
             BATON_ERR_TRANSPORT,
-            "shrink on %s: partition: %d rank%s, %s first%s%s%s, can't be "
-            "reached, and may go on: this side does not, as it has no majority "
-            "(BATON_MINORITY)",
+            "shrink on %s: partition: %d rank%s, the lowest of which is "
+            "%s%s%s%s, can't be reached, and may go on without this side, "
+            "which has no majority and must not go on (see BATON_MINORITY)",
             baton__group_place(group), count, count == 1 ? "" : "s",
             baton__group_rank_text(group, rank), why == NULL ? "" : " (",
             why == NULL ? "" : why, why == NULL ? "" : ")");
@@ -184,8 +185,8 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
                             baton__group_place(group));
     }
     return baton_error_set(BATON_ERR_TIMEOUT,
-                           "shrink on %s: %s has not come "
-                           "within %d ms, or waits for another",
+                           "shrink on %s: %s has not called baton_group_shrink "
+                           "within %d ms, or waits for another rank",
                            baton__group_place(group),
                            rank < 0 ? "a rank out of reach"
                                     : baton__group_rank_text(group, rank),

@@ -279,8 +279,8 @@ baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
     engine->driver->leave(engine);
     if (taken) {
         return baton__error(BATON_ERR_LIMIT,
-                            "group: its name and ranks have the hash of "
-                            "another group: choose another name");
+                            "group: another group has the same hash of its "
+                            "name and ranks: choose another name");
     }
     if (!room) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
@@ -323,11 +323,11 @@ static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
         seen[rank] = 1;
     }
     if (status == BATON_OK && seen != NULL && seen[parent->rank] == 0) {
-        status = baton__error(
-            BATON_ERR_INVALID,
-            "baton_group_create_sub: ranks must have rank %d, which calls; "
-            "ranks that are not in the new group do not call",
-            parent->rank);
+        status = baton__error(BATON_ERR_INVALID,
+                              "baton_group_create_sub: ranks must contain rank "
+                              "%d, which has called this function; a rank that "
+                              "is not in the new group must not call it",
+                              parent->rank);
     }
     baton__free(seen);
     if (status != BATON_OK) {
@@ -351,8 +351,8 @@ static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
     }
     if (parent->borrowed) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "baton_group_create_sub: a simulator's group has "
-                            "no groups of some ranks");
+                            "baton_group_create_sub: it is not supported for a "
+                            "group of the simulator");
     }
     return size >= 1 && size <= parent->size
                ? BATON_OK
@@ -618,7 +618,7 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     if (group->borrowed) {
         return baton__error(
             BATON_ERR_STATE,
-            "group (%s, %s): it is the simulator's, and is destroyed with it",
+            "group (%s, %s): it belongs to a simulator: call baton_sim_destroy",
             baton__group_place(group), group->transport->name);
     }
     if (baton__engine_is_inside(group->engine)) {

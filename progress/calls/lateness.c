@@ -61,11 +61,11 @@ baton_status_t baton_schedule_lateness(const baton_schedule_t *schedule,
     const baton__slot_t *slot =
         baton__row_find(row, baton__task_key(baton__task_of(schedule)));
     if (slot == NULL) {
-        return baton__error(
-            BATON_ERR_UNSUPPORTED,
-            "%s: rank %d has not committed \"%s\", or has had %d other "
-            "schedules when it did",
-            __func__, rank, schedule->name, (int)BATON__BOARD_SLOTS);
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "%s: rank %d has not committed \"%s\", or had %d "
+                            "other schedules then, the most that are counted",
+                            __func__, rank, schedule->name,
+                            (int)BATON__BOARD_SLOTS);
     }
     *out = lateness_read(slot).fields;
     return BATON_OK;

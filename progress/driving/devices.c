@@ -29,8 +29,9 @@ static baton_status_t check_group(const baton_device_port_t *port,
     return there == 0 || there == all
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID,
-                              "device: of %s port \"%s\" has %d only", names,
-                              port->name, there);
+                              "device: port \"%s\" has only %d of the "
+                              "functions %s: set all of them or none",
+                              port->name, there, names);
 }
 
 static baton_status_t check_optional(const baton_device_port_t *port)
@@ -78,7 +79,7 @@ static baton_status_t reserve_flags(baton__device_t *device)
     baton__flag_t *flag = baton__flag_take(device);
     if (flag == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
-                            "no memory for the flags of %s", device->port.name);
+                            "no memory for the state of %s", device->port.name);
     }
     baton__flag_give(device, flag, 0);
     return BATON_OK;

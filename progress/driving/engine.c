@@ -867,8 +867,8 @@ baton_status_t baton__engine_heed(const baton_engine_t *engine)
         atomic_load_explicit(&engine->interrupted, memory_order_seq_cst);
     return baton__error_forward(
         BATON_ERR_INTERRUPTED,
-        "the wait was interrupted (baton_engine_interrupt); what it waits for "
-        "goes on: wait again, or cancel it");
+        "the wait was interrupted (baton_engine_interrupt); the operation goes "
+        "on: wait again, or cancel it");
 }
 
 void baton_engine_interrupt(baton_engine_t *engine)
@@ -1280,8 +1280,10 @@ baton_status_t baton_engine_wait(baton_engine_t *engine,
     baton_status_t status = engine->driver->wait(engine, &wait);
     return status != BATON_ERR_TIMEOUT
                ? status
-               : baton_error_set(status, "%s: not true within %d ms", __func__,
-                                 timeout_ms);
+               : baton_error_set(
+                     status,
+                     "%s: the condition has not become true within %d ms",
+                     __func__, timeout_ms);
 }
 
 void baton_engine_notify(baton_engine_t *engine)

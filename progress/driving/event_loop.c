@@ -150,7 +150,7 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
 {
     baton__event_loop_t *loop = baton__alloc(1, sizeof *loop);
     if (loop == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a loop");
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for an event loop");
     }
     (void)pthread_mutex_init(&loop->lock, NULL);
     loop->due_ns = UINT64_MAX;
@@ -291,7 +291,8 @@ baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
     }
     baton__watch_t *watch = baton__alloc(1, sizeof *watch);
     if (watch == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a watch");
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory to watch a descriptor");
     }
     watch->loop = loop;
     watch->watched = *watched;

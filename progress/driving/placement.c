@@ -13,7 +13,7 @@ static baton_status_t bad_placement(const char *placement, const char *why)
 {
     return baton__error(BATON_ERR_INVALID,
                         "placement \"%s\": %s; it can be none, or an hwloc "
-                        "type with an index, as core:0 or pu:3",
+                        "type with an index, such as core:0 or pu:3",
                         placement, why);
 }
 

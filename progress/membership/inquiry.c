@@ -134,9 +134,8 @@ static void forget_answer(const baton_group_t *group, asked_t *at)
         baton__group_loss(group, at->rank) != NULL ? "been lost"
         : baton__group_is_stopped(group, at->rank)
             ? "been stopped, by a signal or a debugger"
-            : "not answered: not scheduled, in a long call node or a "
-              "call of MPI, out of reach, or without a progress "
-              "thread and in no call");
+            : "not answered: it may wait for a processor, be in a long call "
+              "node or in MPI, be out of reach, or have no progress thread");
 }
 
 static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,

@@ -203,10 +203,10 @@ static void fail_disagreement(baton_schedule_t *schedule, int peer,
     const char *named = baton__group_rank_text(schedule->group, peer);
     baton__text_add(&text, "\"%s\" on rank %d ", schedule->name, rank);
     if (strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0) {
-        baton__text_add(&text,
-                        "meets \"%s\" on %s: the two names have one hash: "
-                        "choose others",
-                        theirs->name, named);
+        baton__text_add(
+            &text,
+            "has the same hash as \"%s\" on %s: change one of the two names",
+            theirs->name, named);
     } else if (schedule->terms_hash != theirs->terms_hash) {
         baton__text_add(&text, "and on %s differ: ", named);
         baton__terms_compare(&text, schedule, theirs->terms, from, peer);

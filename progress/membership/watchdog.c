@@ -45,7 +45,8 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
                 member->unknown_name);
         }
     } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
-        baton__text_add(text, "; it has arrived, its data moves");
+        baton__text_add(text,
+                        "; it has arrived, and its data are being transferred");
     }
 }
 
@@ -137,7 +138,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
                describe_nodes(schedule, true, text) == 0) {
         baton__text_add(text,
                         "\n    %u of its nodes have not fired, and nothing is "
-                        "in motion: was a branch not taken?",
+                        "in progress: was a branch not taken?",
                         schedule->run.required_left);
     }
 }
@@ -231,7 +232,8 @@ void baton__watchdog_look(baton__stepper_t *stepper)
         uint64_t progress = baton__progress_of(s);
         if (progress == t->seen_progress) {
             ask_peers(s);
-            /* The answers may show a wrong order; see fail_out_of_order. */
+            /* The answers may show that ranks have started schedules in
+               different orders; see fail_out_of_order. */
             if (t->in_order && t->inquiries == 0 &&
                 now - t->seen_at_ns < stall_ns) {
                 baton__notice_inquire(t);
@@ -252,8 +254,8 @@ void baton__watchdog_look(baton__stepper_t *stepper)
                stopped, and another one may have reported the stall since. */
             if (now - t->asks_at_ns <= 2 * stall_ns) {
                 watchdog_report(t);
-                /* Ever less often, so that many schedules all get their
-                   turns. */
+                /* Each further report comes later than the one before, so
+                   that each of many schedules gets its turn. */
                 t->asks_at_ns += t->told == BATON_LOG_WARN
                                      ? stall_ns / 2
                                      : stall_ns + (now - t->seen_at_ns);

@@ -4,8 +4,9 @@
 #include <stdio.h>
 
 enum {
-    /* Values of `trace` in a task, besides 0, which says that the schedule was
-       not entered yet, and its number. */
+    /* `trace` of a task is the number of its schedule in the table, 0 before
+       the schedule was entered, or one of these values: a thread is entering
+       the schedule, or the schedule is not traced. */
     ENTERING = UINT16_MAX - 1,
     UNTRACED = UINT16_MAX
 };

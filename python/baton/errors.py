@@ -59,7 +59,7 @@ class Mismatch(Error, ValueError, name="BATON_ERR_MISMATCH"):
 
 
 class TimedOut(Error, TimeoutError, name="BATON_ERR_TIMEOUT"):
-    """The time is over. What was waited for goes on: wait again, or cancel it."""
+    """The time is over. The operation goes on: wait again, or cancel it."""
 
 
 class Cancelled(Error, name="BATON_ERR_CANCELLED"):

@@ -4,7 +4,8 @@
 #   gpu_NAME.c       needs a GPU, and is skipped without one; scripts/test_gpu.sh
 #                    runs these, also under compute-sanitizer
 #
-# Of libbaton_cuda they have the objects, and may look inside.
+# The tests are linked with the objects of libbaton_cuda, so that they can call
+# its internal functions.
 function(cuda_program name)
     add_executable(${name} cuda/${name}.c ${ARGN} ${support}
         $<TARGET_OBJECTS:baton_cuda_objects>)
@@ -18,14 +19,15 @@ endfunction()
 # ---- without a GPU -----------------------------------------------------------
 
 cuda_program(test_attach)
-# Linked into the program alone: libbaton_cuda's objects call these.
+# These are linked only into this program. libbaton_cuda's objects call them.
 foreach(function StreamCreateWithPriority StreamDestroy StreamSynchronize)
     target_link_options(test_attach PRIVATE LINKER:--wrap=cuda${function})
 endforeach()
 cuda_test(test_attach unit)
 
-# Drivers that are too old, or know no GPU: what the runtime asks them is in
-# fake_driver.c. They replace the real one by LD_LIBRARY_PATH.
+# Drivers that are too old, or that know no GPU. fake_driver.c has the functions
+# that the CUDA runtime calls. LD_LIBRARY_PATH makes these drivers replace the
+# real one.
 function(fake_driver name expected)
     add_library(${name} SHARED cuda/fake_driver.c)
     target_link_libraries(${name} PRIVATE baton_flags)
@@ -45,7 +47,7 @@ fake_driver(driver_without_gpu "no GPU that this process may use"
 fake_driver(driver_broken "CUDA can't be used"
     FAKE_VERSION=99000 FAKE_INIT=999)
 
-# What ptxas says of the kernels.
+# Checks what ptxas reports about the kernels.
 add_test(NAME cuda.ptxas COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/cuda/ptxas.sh
     ${CMAKE_CUDA_COMPILER} ${PROJECT_SOURCE_DIR})
 describe_test(cuda.ptxas cuda.ptxas unit)

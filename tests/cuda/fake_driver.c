@@ -1,5 +1,6 @@
-/* A libcuda.so.1 of version FAKE_VERSION without GPUs, whose cuInit returns
-   FAKE_INIT. It has what the runtime asks for until it knows that. */
+/* A libcuda.so.1 of version FAKE_VERSION without GPUs. Its cuInit returns
+   FAKE_INIT. It has the functions that the CUDA runtime calls before it knows
+   the result of cuInit. */
 #include <stdint.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ int cuDeviceGetCount(int *count)
     return 0;
 }
 
-/* All else: CUDA_ERROR_NOT_INITIALIZED. */
+/* All other functions return CUDA_ERROR_NOT_INITIALIZED. */
 static int fail(void)
 {
     return 3;

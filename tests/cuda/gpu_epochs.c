@@ -1,6 +1,7 @@
-/* Epochs in the order of CUDA's streams: what is in a stream before start_on
-   happens before the epoch, what is there behind wait_on after it, and the host
-   waits for neither. And all-reduces of ranks of this process. */
+/* Epochs in the order of CUDA's streams. Work that is in a stream before
+   start_on happens before the epoch, work that is put there after wait_on
+   happens after it, and the CPU waits for neither. Also all-reduces of several
+   ranks in this process. */
 #include "cuda/gpu_cluster.h"
 
 #include <baton/coll.h>
@@ -19,9 +20,9 @@ static void copy(void *target, const void *source, size_t bytes)
 typedef struct single {
     gpu_cluster_t gpu;
     baton_schedule_t **schedules, *schedule;
-    cudaStream_t stream; /* the application's */
+    cudaStream_t stream; /* a stream of the application */
     float *a, *b, *sum;
-    float *seen[EPOCHS]; /* copies of the sum, on the host */
+    float *seen[EPOCHS]; /* copies of the sum, in main memory */
 } single_t;
 
 static single_t open_single(void)
@@ -41,7 +42,7 @@ static single_t open_single(void)
     return self;
 }
 
-/* sum = a + b */
+/* The schedule computes sum = a + b. */
 static single_t open_sum(void)
 {
     single_t self = open_single();
@@ -75,8 +76,9 @@ static void assert_all(const float *data, float value)
     }
 }
 
-/* a is written late, and the sum is changed behind the epoch: all in stream
-   order, with several epochs started before the first has ended. */
+/* The stream writes `a` late, and overwrites the sum after the epoch.
+   Everything must happen in the order of the stream, although several epochs
+   are started before the first has ended. */
 TEST(test_epochs_are_in_stream_order)
 {
     single_t v = open_sum();
@@ -102,8 +104,8 @@ static void CUDART_CB pass_gate(void *gate)
     }
 }
 
-/* The stream stands at a gate that the host opens after start_on and wait_on
-   have returned. */
+/* The stream waits at a gate, which the CPU opens only after start_on and
+   wait_on have returned. */
 TEST(test_the_host_waits_for_nothing)
 {
     single_t v = open_sum();
@@ -137,7 +139,7 @@ static baton_status_t add_three(void *arg, baton_call_t *call,
     return BATON_OK;
 }
 
-/* host --> copy --> device call --> copy --> host */
+/* CPU memory --> copy --> device call --> copy --> CPU memory */
 TEST(test_a_device_call_is_in_its_place)
 {
     single_t v = open_single();
@@ -163,9 +165,9 @@ TEST(test_a_device_call_is_in_its_place)
 
 /* ---- graphs of the program -------------------------------------------- */
 
-/* The program captures a graph itself, in the default mode, in which CUDA
-   forbids much to all threads: epochs go on beside it, and one can't be started
-   on the stream that is captured. */
+/* The program captures a CUDA graph. It uses the default capture mode, in which
+   CUDA forbids many calls to all threads. Meanwhile epochs on other streams go
+   on, and no epoch can be started on the stream that is being captured. */
 TEST(test_program_captures)
 {
     single_t v = open_sum();
@@ -193,7 +195,7 @@ TEST(test_program_captures)
 
 /* ---- all-reduces ------------------------------------------------------ */
 
-/* Whole numbers, whose sums are exact. */
+/* Elements are whole numbers, so that sums are exact. */
 static int64_t element(int rank, size_t i)
 {
     return (int64_t)((i * 7 + (size_t)rank * 13) % 101);

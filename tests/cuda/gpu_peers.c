@@ -1,5 +1,6 @@
-/* Memory of one process copied by another: handles of one CUDA process, opened
-   in a second one. The child is made before either has begun with CUDA. */
+/* One process copies memory of another: handles that one CUDA process has made
+   are opened in a second one. The child is forked before either process has
+   called CUDA. */
 #include "cuda/gpu.h"
 #include "cuda/on_gpu.h"
 #include "support/cmocka.h"
@@ -25,7 +26,8 @@ static void require(bool condition, int exit_status)
     }
 }
 
-/* Copies from an address of the parent's, and compares. */
+/* Copies from the address in the parent that the handle names, and checks the
+   data. */
 static void take(baton__gpu_t *gpu, const unsigned char *handle, size_t offset)
 {
     size_t bytes = BYTES - offset;
@@ -47,7 +49,7 @@ static void take(baton__gpu_t *gpu, const unsigned char *handle, size_t offset)
     baton__gpu_release(gpu, BATON_MEMORY_HOST, here);
 }
 
-/* Takes what the parent tells it, until the pipe is closed. */
+/* Takes a handle for each message of the parent, until the pipe is closed. */
 static void be_child(void)
 {
     unsigned char handle[BATON_DEVICE_HANDLE_BYTES];
@@ -94,7 +96,7 @@ TEST(test_another_process_copies)
     for (int i = 0; i < PARTS; i++) {
         give(gpu, memory, offsets[i]);
     }
-    /* The child has closed what it opened before this is freed. */
+    /* The child has closed the handles before this memory is freed. */
     int status = -1;
     (void)close(to_child[1]);
     assert_true(wait(&status) > 0);
@@ -119,7 +121,7 @@ int main(void)
     (void)close(to_child[0]);
     (void)close(to_parent[1]);
     if (!gpu_there()) {
-        (void)close(to_child[1]); /* the child ends */
+        (void)close(to_child[1]); /* the child ends when its pipe is closed */
         (void)wait(NULL);
         return GPU_SKIPPED;
     }

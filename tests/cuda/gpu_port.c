@@ -1,10 +1,10 @@
-/* The conformance suite of device ports over a GPU. Under a sanitizer, fewer
-   rounds: TEST_ROUNDS. */
+/* The conformance suite of device ports, run on a GPU. Under a sanitizer
+   TEST_ROUNDS lowers the number of rounds. */
 #include "cuda/gpu.h"
 #include "cuda/gpu_cluster.h"
 #include "support/device_conformance.h"
 
-static cudaStream_t private_stream; /* for read and write */
+static cudaStream_t private_stream; /* used by `read` and `write` */
 
 static baton_stream_t user_stream(device_subject_t *self)
 {
@@ -37,7 +37,7 @@ static int rounds(void)
     return text == NULL ? 10000 : atoi(text);
 }
 
-/* A GPU as an engine has it. */
+/* A GPU that was opened as an engine opens it. */
 typedef struct opened {
     baton__gpu_t *gpu;
     baton_device_port_t port;
@@ -76,8 +76,8 @@ static void run_on(const device_conformance_case_t *test, int other)
     }
 }
 
-/* With a second GPU, if there is one. Handles also go between two engines on
-   the same GPU. */
+/* Uses a second GPU if there is one. Handles are also passed between two
+   engines on the same GPU. */
 static void run_case(void **state)
 {
     const device_conformance_case_t *test = *state;

@@ -1,6 +1,7 @@
-/* Sparse all-reduces of gradients in a GPU's memory, of ranks of this process:
-   several steps in the order of CUDA's streams, against the same steps of
-   gradients on the host. Results and residuals have the same bits. */
+/* Sparse all-reduces of gradients in a GPU's memory, by several ranks in this
+   process. The steps are in the order of CUDA's streams. The same steps with
+   gradients in main memory are the reference: results and residuals must have
+   the same bits. */
 #include "cuda/gpu_cluster.h"
 
 #include <baton/sparse.h>
@@ -9,9 +10,9 @@ enum { STEPS = 4, MOST = 200003 };
 
 typedef struct rank {
     baton_sparse_t *host, *device;
-    float *gradients[STEPS]; /* on the host, and */
-    float *inputs[STEPS];    /* in the GPU's memory, where the */
-    float *sums[STEPS];      /* are, too */
+    float *gradients[STEPS]; /* the gradients in main memory */
+    float *inputs[STEPS];    /* the gradients in the GPU's memory */
+    float *sums[STEPS];      /* the results in the GPU's memory */
 } rank_t;
 
 typedef struct world {
@@ -100,7 +101,8 @@ static void destroy(world_t *world)
     }
 }
 
-/* Between -1 and 1, of few values, so that some are tied. */
+/* Elements are between -1 and 1, and have few values, so that some magnitudes
+   are equal. */
 static void fill(world_t *world, size_t count, support_random_t *random)
 {
     for (int r = 0; r < world->size; r++) {
@@ -130,8 +132,8 @@ static void run_on_host(world_t *world, int step)
     support_ok(baton_sparse_dense(world->ranks[0].host, world->expected[step]));
 }
 
-/* No copy to or from the host behind wait_on: with this many streams it would
-   deadlock (docs/cuda.md). */
+/* After wait_on this function adds no copy to or from main memory: with this
+   many streams such a copy would deadlock (docs/cuda.md). */
 static void put_step(world_t *world, int r, int step)
 {
     rank_t *rank = &world->ranks[r];

@@ -17,13 +17,13 @@ bool gpu_there(void);
 /* Ends the program with a message unless `error` is cudaSuccess. */
 void gpu_must(cudaError_t error, const char *doing);
 
-/* Puts a kernel into the stream that takes so long, and one that then sets
-   `count` numbers. */
+/* gpu_spin puts a kernel into the stream that runs for `us` microseconds.
+   gpu_spin_and_fill puts one that then also sets `count` numbers. */
 void gpu_spin(cudaStream_t stream, unsigned us);
 void gpu_spin_and_fill(cudaStream_t stream, unsigned us, float *memory,
                        size_t count, float value);
 
-/* Adds `value` to each. */
+/* Adds `value` to each of `count` numbers. */
 void gpu_add(cudaStream_t stream, float *memory, size_t count, float value);
 
 #ifdef __cplusplus

@@ -6,7 +6,7 @@
 #   test_reduce.cpp   reductions against a reference (reduce_cases.c), likewise:
 #                     test_reduce_on_cpu and gpu_reduce
 #
-# What the processor runs needs no CUDA toolkit.
+# Programs whose kernels are run by the CPU need no CUDA toolkit.
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -30,8 +30,8 @@ endfunction()
 
 set(reduce_cases support/reduce_cases.c support/reference.c)
 
-# The kernels as C++. Only here: elsewhere these files are compiled by nvcc.
-# Not under the thread sanitizer, which follows no fibers.
+# Compiles the kernels as C++. Elsewhere nvcc compiles these files. This is not
+# done under the thread sanitizer, which does not support fibers.
 if(NOT BATON_SANITIZE STREQUAL "thread")
     set(kernels ${PROJECT_SOURCE_DIR}/cuda/select.cu
         ${PROJECT_SOURCE_DIR}/cuda/entries.cu)
@@ -44,8 +44,8 @@ if(NOT BATON_SANITIZE STREQUAL "thread")
     target_compile_definitions(test_select_on_cpu PRIVATE BATON_CUDA_ON_CPU)
     cuda_test(test_select_on_cpu unit)
 
-    # Reductions, in the same way. GCC does not see that what one loop reads is
-    # what the other one uses.
+    # Reductions are compiled in the same way. GCC does not see that one loop
+    # reads what the other one has written.
     set(kernels ${PROJECT_SOURCE_DIR}/cuda/reduce.cu)
     set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
         COMPILE_OPTIONS

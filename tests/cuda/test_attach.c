@@ -1,6 +1,6 @@
-/* baton_cuda_attach: on this machine, whatever it has; or with an argument, the
-   reason that it must give: see cuda.cmake. And the streams that engines
-   share. */
+/* Tests baton_cuda_attach. Without an argument the test accepts whatever this
+   machine has; an argument is the text that the error message must contain (see
+   cuda.cmake). Also tests the streams that engines share. */
 #include "cuda/gpu.h"
 #include "support/cmocka.h"
 
@@ -8,7 +8,7 @@
 #include <baton/engine.h>
 #include <dlfcn.h>
 
-static const char *expected; /* or NULL */
+static const char *expected; /* NULL: no error message is expected */
 
 static bool has_driver(void)
 {
@@ -41,8 +41,8 @@ TEST(test_attach_wants_an_engine)
     assert_says("engine is NULL");
 }
 
-/* Without a driver, or with one that was made to fail, the reason is known. A
-   machine with a GPU attaches it. */
+/* If there is no driver, or a driver that was made to fail, the message names
+   the reason. On a machine with a GPU the call attaches it. */
 TEST(test_attach_says_why_not)
 {
     baton_engine_t *engine = open_engine();
@@ -77,7 +77,7 @@ TEST(test_attach_refuses_other_numbers)
     }
 }
 
-/* It is refused before CUDA is asked for anything. */
+/* The port refuses the vector before it calls CUDA. */
 TEST(test_vectors_have_to_be_aligned)
 {
     baton__gpu_t gpu = {.name = "cuda:7"};
@@ -96,8 +96,8 @@ TEST(test_vectors_have_to_be_aligned)
 
 /* ---- streams ----------------------------------------------------------- */
 
-/* cuda.cmake has these called in place of CUDA's, which they call themselves
-   outside of the test. */
+/* cuda.cmake makes the linker redirect calls of these CUDA functions to the
+   wrappers below. The wrappers call CUDA unless the test has set `faked`. */
 cudaError_t __real_cudaStreamCreateWithPriority(cudaStream_t *out,
                                                 unsigned flags, int priority);
 cudaError_t __real_cudaStreamDestroy(cudaStream_t stream);
@@ -107,7 +107,7 @@ cudaError_t __wrap_cudaStreamCreateWithPriority(cudaStream_t *out,
 cudaError_t __wrap_cudaStreamDestroy(cudaStream_t stream);
 cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream);
 
-static char made[100]; /* a stream is the address of its number */
+static char made[100]; /* a faked stream is an address in this array */
 static bool faked;
 static int created, destroyed, fails_at;
 
@@ -135,14 +135,14 @@ cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream)
     return faked ? cudaSuccess : __real_cudaStreamSynchronize(stream);
 }
 
-/* Engines of a process share a GPU's streams, of which the last one destroys
-   them. */
+/* Engines of one process share a GPU's streams. The last engine that is closed
+   destroys them. */
 TEST(test_streams_are_shared)
 {
     baton__gpu_t first = {.ordinal = 0}, second = {.ordinal = 0},
                  other = {.ordinal = 1};
     faked = true;
-    destroyed = 0; /* with a GPU, the other tests had streams */
+    destroyed = 0; /* on a GPU the earlier tests have destroyed streams */
     fails_at = 2;
     assert_int_equal(baton__gpu_streams_open(&first), BATON_ERR_NO_MEMORY);
     assert_int_equal(destroyed, 1);

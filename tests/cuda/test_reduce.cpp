@@ -1,6 +1,6 @@
-/* The reduction kernels of libbaton_cuda, by the cases of the host's. Compiled
-   with BATON_CUDA_ON_CPU, as test_reduce_on_cpu, the processor runs them;
-   gpu_reduce has a GPU run them. */
+/* The reduction kernels of libbaton_cuda, with the cases of the CPU's kernels.
+   Compiled with BATON_CUDA_ON_CPU, as test_reduce_on_cpu, the CPU runs the
+   kernels. In gpu_reduce a GPU does. */
 #include "cuda/kernels.h"
 
 #include <stdio.h>
@@ -36,7 +36,8 @@ static bool has(baton__op_kind_t kind, baton_dtype_t dtype)
     return is_here && baton__cuda_reduces(op_of(kind), dtype);
 }
 
-/* In turn few blocks, in which each thread has several vectors, and many. */
+/* Uses few blocks, in which each thread has several vectors, and many blocks by
+   turns. */
 static void reduce(const reduce_subject_t *, baton__op_kind_t kind,
                    baton_dtype_t dtype, void *target, const void *left,
                    const void *right, size_t count)

@@ -1,6 +1,6 @@
-/* Selection and lists of entries on a device, bit for bit as on the host: on a
-   GPU, or, compiled with BATON_CUDA_ON_CPU, with the kernels run by the
-   processor (support/cuda_on_cpu.h). */
+/* Selection and lists of entries on a device, which must give the same bits as
+   on the CPU. The kernels run on a GPU or, compiled with BATON_CUDA_ON_CPU, on
+   the CPU (support/cuda_on_cpu.h). */
 #include "cuda/select_element.h"
 
 #if defined(BATON_CUDA_ON_CPU)
@@ -34,8 +34,8 @@ static void succeed(cudaError_t error)
     }
 }
 
-/* A copy of host memory on the device, `offset` bytes behind an address that is
-   aligned, with no byte more. */
+/* A copy of CPU memory on the device. It begins `offset` bytes after an aligned
+   address, and no spare byte follows it. */
 struct there {
     char *block, *at;
     void *host;
@@ -50,7 +50,7 @@ struct there {
             succeed(cudaMemcpy(at, from, bytes, cudaMemcpyHostToDevice));
         }
     }
-    /* Brings it to the host. */
+    /* Copies the data to CPU memory. */
     void fetch()
     {
         succeed(cudaMemcpy(host, at, bytes, cudaMemcpyDeviceToHost));
@@ -72,7 +72,7 @@ static void *allocated(size_t bytes)
 
 static support_random_t numbers;
 
-/* The scratch memory of a selection serves the sum of squares, too. */
+/* The sum of squares uses the scratch memory of a selection. */
 static void check_square_sum(const baton_selection_t *from, const char *values,
                              void *scratch)
 {
@@ -91,7 +91,7 @@ static void check_square_sum(const baton_selection_t *from, const char *values,
     }
 }
 
-/* The vector begins at any multiple of an element's size. */
+/* The vector may begin at any multiple of an element's size. */
 static void select_there(const baton_device_selection_t *s)
 {
     const size_t size = baton_dtype_size(s->from.dtype), n = s->from.count;
@@ -125,7 +125,7 @@ static void test_selections_are_those_of_a_sort(void **)
 {
 #if defined(BATON_CUDA_ON_CPU)
     const select_subject_t subject = {select_there, position, 8000, 12, true};
-#else /* TEST_ROUNDS: under a tool that follows each access */
+#else /* fewer rounds (TEST_ROUNDS) under a tool that checks each access */
     const select_subject_t subject = {
         select_there, position,
         getenv("TEST_ROUNDS") != NULL ? (size_t)20000 : (size_t)1 << 21, 60,
@@ -135,8 +135,9 @@ static void test_selections_are_those_of_a_sort(void **)
 }
 
 #if defined(BATON_CUDA_ON_CPU)
-/* Zeros are ties of no threshold: with those beside the vector there may be
-   more than a tally has room for, at 2^32 - 1 elements. */
+/* Zeros are not ties of any threshold. Counted with the zeros beside the
+   vector, there might be more ties than a tally can hold, at 2^32 - 1
+   elements. */
 static void test_zeros_are_no_ties(void **)
 {
     static const float zeros[20000] = {0};
@@ -218,8 +219,9 @@ static void same(there *actual, const void *expected)
     free(actual->host);
 }
 
-/* Both ends have the same bits, also behind the list's end. `told` is how many
-   entries the device is told that there are; NULL: as many as its capacity. */
+/* Both ends get the same bits, and also the same bits after the end of the
+   list. `told` is the number of entries that the device is told; NULL: as many
+   as the list can hold. */
 static void transfer(lists_t *l, baton_device_direction_t direction,
                      double factor, const uint64_t *told)
 {
@@ -253,8 +255,8 @@ static void transfer_all(lists_t *l, const uint64_t *told)
     transfer(l, BATON_DEVICE_PUT, 0, told);
 }
 
-/* A selection may have found more than there is room for: the list ends there.
- */
+/* A selection may have found more entries than the list can hold. The list ends
+   there. */
 static void test_lists(void **)
 {
     for (baton_dtype_t dtype : select_types) {
@@ -270,7 +272,7 @@ static void test_lists(void **)
     }
 }
 
-/* Times a factor, from one vector to another and in place. */
+/* Multiplies by a factor, from one vector to another and in place. */
 static void test_scale(void **)
 {
     for (baton_dtype_t dtype : select_types) {
@@ -279,7 +281,7 @@ static void test_scale(void **)
             lists_t l = lists_of(dtype, n, 0);
             for (size_t i = 0; i < n && n == 65536 && size == 2; i++) {
                 ((uint16_t *)(void *)l.dense)[i] =
-                    (uint16_t)i; /* all there are */
+                    (uint16_t)i; /* all values of 16 bits */
             }
             for (double factor : {3.14159265, 1.0, -0.3, 1e-30, 0.0}) {
                 const size_t bytes = n * size;
@@ -298,7 +300,7 @@ static void test_scale(void **)
 }
 
 #if defined(BATON_CUDA_ON_CPU)
-/* More tiles than lanes that add their sums up. */
+/* There are more tiles than lanes that add up their sums. */
 static void test_square_sum_of_many_tiles(void **)
 {
     const size_t count = 300 * MEASURE_TILE + 5;
@@ -313,7 +315,8 @@ static void test_square_sum_of_many_tiles(void **)
 
 /* ---- one element or number ---------------------------------------------- */
 
-/* Any double, and those half-way between two values, and next to them. */
+/* Tests any doubles, doubles half-way between two values, and those next to
+   them. */
 template <baton_dtype_t D> static void check_rounding(void)
 {
     support_random_t random = support_random(support_seed(), 20 + D);
@@ -369,7 +372,8 @@ static void test_candidates_grow_with_count_and_need(void **)
     }
 }
 
-/* From mean 0 to maximum 1 the i-th threshold on the way down is 2^-i. */
+/* With a mean of 0 and a maximum of 1, the i-th threshold of the descending
+   search is 2^-i. */
 static void test_search_ends_after_20_steps(void **)
 {
     const uint64_t last = magnitude_of<BATON_F64>(0x1p-20);

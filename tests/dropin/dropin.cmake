@@ -1,6 +1,6 @@
-# Programs that know MPI alone, with libbaton_mpi in front of MPI: by LD_PRELOAD, or
-# linked in front of it where a sanitizer's library must come first, and for
-# mutants.sh (BATON_LINKED).
+# Programs that only know MPI, run with libbaton_mpi in front of MPI. It is
+# loaded by LD_PRELOAD. If a sanitizer's library must come first, and for
+# mutants.sh (BATON_LINKED), it is linked in front of MPI instead.
 set(dropin_ranks 1 2 3 5 8)
 set(dropin_run ${baton_mpirun} --oversubscribe --blocking --from 1)
 if(BATON_SANITIZE)
@@ -41,7 +41,8 @@ foreach(source ${sources})
 endforeach()
 
 if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
-    # (On few ranks, without --from, short broadcasts are left to MPI; wrong ones too.)
+    # (On few ranks, without --from, MPI runs short broadcasts, including wrong
+    # ones.)
     foreach(ranks 3 5)
         add_test(NAME dropin_mixed_nothread.np${ranks} COMMAND ${baton_mpirun}
             --no-thread --oversubscribe -np ${ranks} $<TARGET_FILE:dropin_mixed>)
@@ -54,18 +55,18 @@ if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
     set_tests_properties(dropin_mixed.huge PROPERTIES RUN_SERIAL ON)
 endif()
 
-# What the log says.
+# Checks the log.
 if(NOT BATON_SANITIZE AND NOT BATON_LINKED)
-    set(taken "\"allreduc\" in BATON_MPI_ONLY is no collective"
-        ".*as the first ones: 1 Ibarrier.*taken: 1 Iallreduce. left, "
-        "as one round of short messages: 1 Ibcast. saved [0-9]+ us: 4 bytes, "
+    set(taken "\"allreduc\" in BATON_MPI_ONLY is not the name of a collective"
+        ".*the first calls on the communicator.: 1 Ibarrier.*taken by Baton: 1 Iallreduce. "
+        "left to MPI .MPI needs only one round of short messages.: 1 Ibcast. saved [0-9]+ us: 4 bytes, "
         "[0-9]+ us in flight, [0-9]+ us of them in MPI_Wait.*all is well")
     string(CONCAT taken ${taken})
     set(left "all calls [a-z]* left to MPI")
-    set(request "${left}: this MPI's requests .*all is well")
-    set(communicator "${left}: this MPI's communicators .*all is well")
+    set(request "${left}: the communicator and the functions of a request .*all is well")
+    set(communicator "${left}: the context id of a communicator .*all is well")
     set(private "all is well.*${left}: .*MPI_Init in libmpi itself")
-    set(spawned "as ranks of another MPI_COMM_WORLD: 1 Ibcast, .*is well")
+    set(spawned "some ranks belong to another MPI_COMM_WORLD.: 1 Ibcast, .*is well")
     foreach(which taken request communicator private spawned)
         add_test(NAME dropin_log.${which} COMMAND ${baton_mpirun} --log
             --only "allreduc, ALLREDUCE,bcast,barrier" --oversubscribe -np 2
@@ -76,7 +77,8 @@ if(NOT BATON_SANITIZE AND NOT BATON_LINKED)
     endforeach()
 endif()
 
-# In mpi4py's words, where Debian's is installed (scripts/deps.sh --ci).
+# The same through mpi4py, if Debian's package is installed (scripts/deps.sh
+# --ci).
 execute_process(COMMAND /usr/bin/python3 -c "import mpi4py"
     RESULT_VARIABLE no_mpi4py ERROR_QUIET)
 if(no_mpi4py EQUAL 0 AND NOT BATON_SANITIZE)
@@ -96,7 +98,7 @@ if(HPCC AND scalapack AND NOT BATON_SANITIZE)
     set_tests_properties(dropin_packages PROPERTIES RUN_SERIAL ON)
 endif()
 
-# A program of MPICH, where Debian's is installed beside Open MPI.
+# A program of MPICH, if Debian's package is installed beside Open MPI.
 find_path(MPICH_INCLUDE mpi.h PATH_SUFFIXES mpich)
 find_library(MPICH_LIBRARY mpich)
 find_library(MPICH_FORTRAN_LIBRARY mpichfort)
@@ -114,7 +116,7 @@ if(MPICH_INCLUDE AND MPICH_LIBRARY AND MPICH_FORTRAN_LIBRARY AND MPICH_RUN
         -genv LD_PRELOAD $<TARGET_FILE:baton_mpi> $<TARGET_FILE:other_mpi>)
     describe_test(dropin_other_mpi dropin_other_mpi mpi)
     set_tests_properties(dropin_other_mpi PROPERTIES PASS_REGULAR_EXPRESSION
-        "all calls are left to MPI: it is \"MPICH[^\n]*\n0 failures")
+        "all calls are left to MPI: this MPI is \"MPICH[^\n]*\n0 failures")
 endif()
 
 # Between two hosts.

@@ -1,4 +1,5 @@
-/* For programs that know MPI alone: they are run with libbaton_mpi.so. */
+/* Declarations for programs that know only MPI, and are run with
+   libbaton_mpi.so in front of it. */
 #pragma once
 
 #include <mpi.h>
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Persistent collectives, which Open MPI 4 has as an extension. */
+/* Open MPI 4 has persistent collectives only as an extension, with the prefix
+   MPIX_. */
 #if OMPI_MAJOR_VERSION >= 5
 #define PERSISTENT(Name)     MPI_##Name##_init
 #define MPIX_Allreduce_init  MPI_Allreduce_init
@@ -20,7 +22,8 @@
 static int dropin_failures;
 static const char *dropin_test = "";
 
-/* The function of this name that a library has, or the next one has. */
+/* Looks up a function of this name in a library, or the next one in the order
+   of symbol lookup. */
 #define LOOKED_UP(where, name)                                                 \
     (*(__typeof__(&name) *)&(void *){dlsym(where, #name)})
 #define NEXT(name) LOOKED_UP(RTLD_NEXT, name)
@@ -32,15 +35,15 @@ static inline bool dropin_in_background(void)
     return thread == NULL || thread[0] != '0';
 }
 
-/* Reads plain memory that another thread writes. The thread sanitizer is right:
-   MPI has no such read. */
+/* Reads plain memory that another thread writes. The thread sanitizer would
+   report that, and rightly: MPI has no atomic read. */
 __attribute__((no_sanitize("thread"))) static inline int
 dropin_look(const volatile int *value)
 {
     return *value;
 }
 
-/* Prints a failed expectation, at most a few times. */
+/* Prints a failed expectation. Only the first few failures are printed. */
 #define EXPECT(condition, ...)                                                 \
     do {                                                                       \
         if (!(condition) && dropin_failures++ < 8) {                           \

@@ -1,5 +1,5 @@
-/* The calls of a Fortran program, by the names that gfortran gives to the
-   functions. */
+/* Calls MPI as a Fortran program does, by the names that gfortran gives to
+   MPI's functions. */
 #include "dropin.h"
 
 #include <unistd.h>
@@ -32,7 +32,8 @@ int main(void)
     f comm, request[2], status[2 * (sizeof(MPI_Status) / sizeof(f))];
     const char *number = getenv("OMPI_COMM_WORLD_RANK");
     if (number != NULL && strcmp(number, "0") != 0) {
-        (void)setenv("BATON_MPI_FROM", "1000000", 1); /* only rank 0's counts */
+        /* only the value on rank 0 counts */
+        (void)setenv("BATON_MPI_FROM", "1000000", 1);
     }
     mpi_init_(&error);
     EXPECT(error == MPI_SUCCESS, "init: %d", error);
@@ -83,7 +84,8 @@ int main(void)
     one = 1;
     for (int turn = 0; turn < 3; turn++) {
         mine[1] = turn;
-        usleep(rank == turn ? 20000 : 0); /* the others wait for it */
+        /* the other ranks wait for this one */
+        usleep(rank == turn ? 20000 : 0);
         mpi_startall_(&one, request, &error);
         mpi_wait_(&request[0], status, &error);
         EXPECT(error == MPI_SUCCESS && sums[1] == turn * size,
@@ -91,7 +93,7 @@ int main(void)
     }
     mpi_request_free_(&request[0], &error);
     EXPECT(MPI_Request_f2c(request[0]) == MPI_REQUEST_NULL, "request_free");
-    MPI_Request left; /* to MPI: it has a status */
+    MPI_Request left; /* this request is left to MPI, and has a status */
     MPI_Status ended;
     f last = (rank + size - 1) % size, next = (rank + 1) % size;
     MPI_Irecv(&two, 1, MPI_INT, last, 7, MPI_COMM_WORLD, &left);

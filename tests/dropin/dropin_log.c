@@ -1,7 +1,9 @@
-/* What libbaton_mpi says on standard error, for which ctest looks, by the
-   argument: `taken`; or why all calls are left: a `request` or a `communicator`
-   is laid out differently, in `private` the program has opened MPI for itself,
-   or in `spawned` a communicator has a process of another MPI_COMM_WORLD. */
+/* Tests the lines that libbaton_mpi prints on standard error, which ctest
+   searches. The argument selects the case. In the case `taken` Baton takes
+   calls. In the other cases all calls are left to MPI: because a `request` or a
+   `communicator` has another layout than expected; because the program has
+   opened libmpi itself (`private`); or because a communicator has a process of
+   another MPI_COMM_WORLD (`spawned`). */
 #include "dropin.h"
 
 #include <dlfcn.h>
@@ -9,14 +11,15 @@
 #include <unistd.h>
 
 static const char *which = "";
-static int requests; /* generalized ones */
+static int requests; /* number of generalized requests */
 static MPI_Request real;
-static char *another; /* a request in memory that ends with it */
+static char *another; /* a copy of a request, at the end of mapped memory */
 
 enum { BYTES = 200 };
 
-/* Hands out a request whose fields lie in another order than MPI's, and at the
-   end of the memory: a read behind them would fault. */
+/* Returns a request whose fields are in another order than MPI's, and which
+   lies at the end of mapped memory. So a read past the request would cause a
+   fault. */
 int PMPI_Grequest_start(MPI_Grequest_query_function *query,
                         MPI_Grequest_free_function *release,
                         MPI_Grequest_cancel_function *cancel, void *state,
@@ -51,7 +54,7 @@ int PMPI_Wait(MPI_Request *request, MPI_Status *status)
                            status);
 }
 
-/* The library's progress within MPI's calls. */
+/* Counts the registrations of libbaton_mpi's progress function in MPI. */
 static int drives;
 
 static int is_ours(int (*progress)(void))
@@ -75,7 +78,8 @@ int opal_progress_unregister(int (*progress)(void))
     return NEXT(opal_progress_unregister)(progress);
 }
 
-/* The rank is where it is looked for, and another. */
+/* Makes the rank of MPI_COMM_SELF differ from the one in the communicator's
+   memory, so that libbaton_mpi can't find the layout of communicators. */
 int PMPI_Comm_rank(MPI_Comm comm, int *rank)
 {
     int code = NEXT(PMPI_Comm_rank)(comm, rank);
@@ -83,8 +87,8 @@ int PMPI_Comm_rank(MPI_Comm comm, int *rank)
     return code;
 }
 
-/* Of these processes and one that they spawn, after the first calls, which are
-   left in every communicator. */
+/* Makes a communicator of these processes and one that they spawn. Then makes
+   the first calls on it, which are left to MPI on every communicator. */
 static MPI_Comm with_spawned(char **argv)
 {
     MPI_Comm others, all;
@@ -135,7 +139,7 @@ int main(int argc, char **argv)
                drives == (strcmp(which, "taken") == 0),
            "%d calls are taken, and progress is on: %d", requests - at_start,
            drives);
-    if (drives) { /* in a communicator that nobody frees */
+    if (drives) { /* the program never frees this communicator */
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         MPI_Ibarrier(comm, &q);
         MPI_Wait(&q, MPI_STATUS_IGNORE);

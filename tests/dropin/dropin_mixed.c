@@ -1,7 +1,7 @@
-/* A plain MPI program, to be run with libbaton_mpi.so in front of MPI: each
-   collective, nonblocking, persistent and blocking, gives what MPI's own
-   blocking one gives. Arguments: the hard cases that are run; all of them by
-   default. */
+/* A plain MPI program that is run with libbaton_mpi.so in front of MPI. Each
+   collective, in its nonblocking, persistent and blocking form, must give the
+   same result as MPI's own blocking call. The arguments name the hard cases to
+   run; without arguments all are run. */
 #include "dropin.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,8 @@
    stand in front of MPI, too. */
 
 static pthread_t program;
-static _Atomic int strays, calls; /* by other threads, and by the program */
+/* calls by other threads, and calls by the program's thread */
+static _Atomic int strays, calls;
 
 #define WATCH(name, parameters, arguments)                                     \
     int PMPI_##name parameters                                                 \
@@ -40,7 +41,8 @@ WATCH(Unpack,
        MPI_Comm c),
       (from, bytes, at, to, n, t, c))
 
-/* Fails if it is to. */
+/* While this is true, MPI_Pack fails, since it is told that the buffer has no
+   room. */
 static bool no_room;
 int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
               int *at, MPI_Comm c)
@@ -48,7 +50,8 @@ int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
     return NEXT(PMPI_Pack)(from, n, t, to, no_room ? 0 : bytes, at, c);
 }
 
-/* Schedules of all-reduces that libbaton_mpi makes, and has not destroyed. */
+/* The number of schedules of all-reduces that libbaton_mpi has made, and the
+   number of them that it has not destroyed. */
 static int made, left_over;
 int baton_allreduce_create(void *group, const void *operands, void **out);
 int baton_allreduce_create(void *group, const void *operands, void **out)
@@ -63,7 +66,7 @@ int baton_allreduce_create(void *group, const void *operands, void **out)
 int baton_schedule_destroy(void *schedule);
 int baton_schedule_destroy(void *schedule)
 {
-    left_over--; /* also for other collectives */
+    left_over--; /* this is also called for other collectives */
     return NEXT(baton_schedule_destroy)(schedule);
 }
 
@@ -95,7 +98,8 @@ static void await(MPI_Request *request)
     EXPECT(*request == MPI_REQUEST_NULL, "the request is not null");
 }
 
-/* The first calls: the next one of a communicator is taken. */
+/* Makes the first calls on a communicator, which are left to MPI. Baton takes
+   the next one. */
 static void settle(MPI_Comm comm, int calls_left)
 {
     MPI_Request request;
@@ -105,7 +109,8 @@ static void settle(MPI_Comm comm, int calls_left)
     }
 }
 
-/* All ways of one collective, which is called with the two buffers. */
+/* Calls a collective in all its forms, with the two buffers `from` and `to`,
+   and compares the results. */
 #define WAYS(comm, name, Name, ...)                                            \
     do {                                                                       \
         MPI_Request request_;                                                  \
@@ -154,7 +159,8 @@ static void run_all_kinds(MPI_Comm comm)
         sends[r] = (me + 2 * r) % 7;
         recvs[r] = (r + 2 * me) % 7;
         send_at[r] = sent;
-        recv_at[p - 1 - r] = received; /* not in rank order */
+        /* blocks are not in the order of ranks */
+        recv_at[p - 1 - r] = received;
         sent += sends[r];
         received += (p - 1 - r + 2 * me) % 7;
     }
@@ -169,7 +175,7 @@ static void run_all_kinds(MPI_Comm comm)
              apart, MPI_INT, root);
         WAYS(comm, scatterv, Scatterv, from, counts, apart, MPI_INT, to,
              counts[me], MPI_INT, root);
-        counts[p - 1]++; /* which others do not know */
+        counts[p - 1]++; /* only this rank knows that its count is larger */
         WAYS(comm, gatherv, Gatherv, from, counts[me], MPI_INT, to, counts,
              apart, MPI_INT, root);
         counts[p - 1]--;
@@ -192,7 +198,8 @@ static void run_all_kinds(MPI_Comm comm)
     WAYS(comm, alltoall, Alltoall, from, COUNT, MPI_INT, to, COUNT, MPI_INT);
     WAYS(comm, alltoallv, Alltoallv, from, sends, send_at, MPI_INT, to, recvs,
          recv_at, MPI_INT);
-    memset(send_at, 0, sizeof send_at); /* the same to all */
+    /* the same value is sent to all ranks */
+    memset(send_at, 0, sizeof send_at);
     WAYS(comm, alltoallv, Alltoallv, from, sends, send_at, MPI_INT, to, recvs,
          recv_at, MPI_INT);
     MPI_Request request;
@@ -205,7 +212,8 @@ static void test_kinds(void)
     run_all_kinds(MPI_COMM_WORLD);
 }
 
-/* IN_PLACE, at roots alone too, before and after calls that are not. */
+/* Calls with MPI_IN_PLACE, also at the root alone, before and after calls
+   without it. */
 static void test_in_place(void)
 {
     int root = size - 1;
@@ -262,7 +270,8 @@ static void test_in_place(void)
                      root, MPI_COMM_WORLD, &q);
         await(&q);
         expect_equal("in place: Iscatter");
-        /* And not in place, where Open MPI takes what overlaps. */
+        /* The call after this one is not in place, but its vectors overlap,
+           which Open MPI accepts. */
         fill(turn);
         memcpy(out, in, sizeof out);
         memcpy(expected, in, sizeof out);
@@ -276,7 +285,8 @@ static void test_in_place(void)
     }
 }
 
-/* Types and operations that MPI has for them; dropin_mpi4py has others. */
+/* Tests types and operations with which MPI defines reductions. dropin_mpi4py
+   tests further ones. */
 static void test_types(void)
 {
     static const struct {
@@ -297,7 +307,7 @@ static void test_types(void)
             MPI_Op op = ops[strchr(letters, *o) - letters];
             MPI_Request request;
             fill(0);
-            /* Open MPI's sums of bytes saturate. */
+            /* The values are small, since Open MPI's sums of bytes saturate. */
             for (int i = 0; i < MOST; i++) {
                 ((char *)in)[i] = (char)((rank / 2 + i) % 2);
             }
@@ -309,7 +319,7 @@ static void test_types(void)
             expect_equal("a type");
         }
     }
-    /* Pairs have gaps, which mean nothing. */
+    /* A pair has a gap between its members, whose content does not matter. */
     struct {
         double value;
         int index;
@@ -339,9 +349,9 @@ static void add_here(void *from, void *to, int *count, MPI_Datatype *type)
     }
 }
 
-/* At this thread level no other thread calls the program's function, unless the
-   ranks are on several hosts: then Baton's thread calls MPI, which may do so.
- */
+/* At this thread level no other thread may call the program's function. If the
+   ranks are on several hosts, Baton's thread calls MPI, which may call the
+   function there. */
 static void test_functions(void)
 {
     MPI_Op op;
@@ -359,14 +369,14 @@ static void test_functions(void)
     fill(0);
     PMPI_Allreduce(in, expected, MOST, MPI_INT, op, MPI_COMM_WORLD);
     MPI_Iallreduce(in, out, MOST, MPI_INT, op, MPI_COMM_WORLD, &q);
-    usleep(20000); /* in which another thread would reduce */
+    usleep(20000); /* gives another thread time to reduce, if it did so */
     await(&q);
     MPI_Op_free(&op);
     expect_equal("a function of the program");
 }
 
-/* A column of a matrix on one rank is a row on another; the type is freed, and
-   addresses are absolute. */
+/* A column of a matrix on one rank becomes a row on another. The type is freed
+   before the call ends, and addresses are absolute. */
 static void test_derived(void)
 {
     MPI_Datatype column, absolute;
@@ -400,7 +410,7 @@ static void test_derived(void)
             }
         }
     }
-    /* Columns of all ranks, each as one of a matrix. */
+    /* Each rank's vector becomes one column of a matrix. */
     MPI_Datatype narrow;
     MPI_Type_create_resized(column, 0, sizeof(int), &narrow);
     MPI_Type_commit(&narrow);
@@ -414,7 +424,8 @@ static void test_derived(void)
     MPI_Iallgatherv(mine, 9, MPI_INT, matrix, ones, places, narrow,
                     MPI_COMM_WORLD, &request);
     MPI_Type_free(&narrow);
-    memset(ones, 0, sizeof ones); /* which mpi4py frees */
+    /* mpi4py frees these arrays as early as this */
+    memset(ones, 0, sizeof ones);
     memset(places, -1, sizeof places);
     await(&request);
     for (int i = 0; i < 9 * size; i++) {
@@ -424,7 +435,7 @@ static void test_derived(void)
     MPI_Type_free(&column);
 }
 
-static int copied; /* attributes of types */
+static int copied; /* how often an attribute of a type was copied */
 static int on_copy(MPI_Datatype type, int key, void *extra, void *value,
                    void *copy, int *flag)
 {
@@ -433,7 +444,7 @@ static int on_copy(MPI_Datatype type, int key, void *extra, void *value,
     return MPI_SUCCESS;
 }
 
-/* Every other integer, in blocks that lie in any order. */
+/* Describes every other integer, in blocks that lie in any order. */
 static MPI_Datatype lay_out(int key, int *counts, int *at)
 {
     MPI_Datatype wide;
@@ -447,7 +458,8 @@ static MPI_Datatype lay_out(int key, int *counts, int *at)
     return wide;
 }
 
-/* Others lie where the type and the arrays were. */
+/* Frees the type, creates others that may take its place in memory, and
+   overwrites the arrays. */
 static void overwrite(MPI_Datatype *type, int *counts, int *at,
                       MPI_Datatype others[8])
 {
@@ -475,7 +487,7 @@ static void test_freed(void)
     int key, counts[16], at[16];
     MPI_Request q;
     MPI_Datatype others[8];
-    if (size == 1) { /* Open MPI itself keeps no type */
+    if (size == 1) { /* Open MPI itself does not keep the type */
         return;
     }
     MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
@@ -517,7 +529,8 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
-/* Many of one shape, and of many, at once, awaited in any order with others. */
+/* Starts many collectives of one shape, and many of different shapes, at once.
+   Waits for them in any order, among other requests. */
 static void test_outstanding(void)
 {
     enum { MANY = 200 };
@@ -568,7 +581,8 @@ static void test_outstanding(void)
             EXPECT(sums[i] == sum, "sum %d is %d, must be %d", i, sums[i], sum);
         }
     }
-    /* Short ones of many shapes, which are kept; and more than are kept. */
+    /* Short collectives of many shapes: first as many as libbaton_mpi keeps,
+       and then more. */
     for (int i = 0; i < 1200; i++) {
         int count = i < 600 ? 1 + i % 300 : MOST - i % 300;
         made = i == 300 ? 0 : made;
@@ -583,21 +597,23 @@ static void test_outstanding(void)
     EXPECT(size == 1 || made >= 600, "%d schedules of long vectors made", made);
 }
 
-/* Communicators of all makes; calls on two in different orders; freed at once.
- */
+/* Communicators made by every kind of call. Collectives on two of them are
+   started in different orders. Communicators are freed while their calls
+   run. */
 static void test_comms(void)
 {
     MPI_Comm dup[2], half, cart, later;
     MPI_Request requests[3];
     int sums[3] = {0, 0, 0};
     int periods = 1;
-    if (rank == 0) { /* ids differ on the ranks from here on */
+    if (rank == 0) { /* from here on context ids differ between the ranks */
         MPI_Comm_dup(MPI_COMM_SELF, &later);
     }
     MPI_Comm_dup(MPI_COMM_WORLD, &dup[0]);
     MPI_Comm_dup(MPI_COMM_WORLD, &dup[1]);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
-    for (int late = 0; late < 2; late++) { /* MPI's own, at no cost */
+    /* MPI runs these calls itself, and Baton adds no cost */
+    for (int late = 0; late < 2; late++) {
         for (int i = 0; i < 3 && late == (rank == 0); i++) {
             MPI_Ibarrier(dup[0], &requests[i]);
         }
@@ -654,8 +670,8 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* The application's attributes, its error handlers, its thread level, and the
-   calls that are left to MPI. */
+/* The application's attributes, error handlers and thread level stay as they
+   are. Calls that are left to MPI work. */
 static void test_application(void)
 {
     int key, flag, level;
@@ -679,13 +695,13 @@ static void test_application(void)
     FAILS(MPI_ERR_TYPE, bcast, in, 1, MPI_DATATYPE_NULL, 0);
     FAILS(MPI_ERR_OP, allreduce, in, out, 1, MPI_INTEGER, MPI_LAND);
     FAILS(MPI_ERR_ARG, bcast, MPI_IN_PLACE, 1, MPI_INT, 0);
-    MPI_Datatype raw; /* which MPI refuses on one rank, and not on the others */
+    MPI_Datatype raw; /* a type that MPI refuses on one rank only */
     MPI_Type_contiguous(1, MPI_INT, &raw);
     if (rank == 0) {
         FAILS(MPI_ERR_TYPE, bcast, in, 1, raw, 0);
     }
     MPI_Type_free(&raw);
-    for (int i = 0; i < 8; i++) { /* the ranks go on to Baton's together */
+    for (int i = 0; i < 8; i++) { /* after these calls all ranks use Baton */
         MPI_Ibarrier(dup, &request);
         await(&request);
     }
@@ -696,7 +712,8 @@ static void test_application(void)
     EXPECT(level == MPI_THREAD_SINGLE, "the level is %d", level);
     MPI_Iallreduce(in, out, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
     await(&request);
-    /* Fortran's, where a plugin alone has brought MPI's Fortran along. */
+    /* The program uses MPI's Fortran functions although only a plugin has
+       loaded MPI's Fortran library. */
     typedef void (*wait_fn)(MPI_Fint *, MPI_Fint *, MPI_Fint *);
     void *wait = dlsym(RTLD_DEFAULT, "mpi_wait_");
     MPI_Ibarrier(MPI_COMM_WORLD, &request);
@@ -705,14 +722,15 @@ static void test_application(void)
     EXPECT(MPI_Request_f2c(q) == MPI_REQUEST_NULL, "mpi_wait_");
 }
 
-/* Persistent ones: with others in Startall and Waitall; freed while active, and
-   behind their communicator. */
+/* Persistent collectives: in MPI_Startall and MPI_Waitall with other requests,
+   freed while active, and used after their communicator was freed. */
 static void test_persistent(void)
 {
     MPI_Comm dup;
     MPI_Request q[5];
     int right = (rank + 1) % size;
-    static int a[2]; /* used behind the return */
+    /* static, since it is used after this function has returned */
+    static int a[2];
     int b = 0, got = -1;
     MPI_Comm_dup(MPI_COMM_WORLD, &dup);
     MPIX_Allreduce_init(&rank, &a[0], 1, MPI_INT, MPI_SUM, dup, MPI_INFO_NULL,
@@ -735,8 +753,8 @@ static void test_persistent(void)
         MPI_Test(&q[0], &flag, &status);
         EXPECT(flag, "an inactive request is complete");
     }
-    if (size > 1) { /* all calls of one rank are left to MPI */
-        /* The second one ends before rank 0 has started the first. */
+    if (size > 1) { /* calls on one rank are left to MPI */
+        /* The second request ends before rank 0 has started the first. */
         MPI_Request two[2] = {q[0], q[3]};
         int first = -1;
         for (int i = rank == 0; i < 2; i++) {
@@ -749,14 +767,15 @@ static void test_persistent(void)
             MPI_Start(&two[0]);
         }
         MPI_Waitall(2, two, MPI_STATUSES_IGNORE);
-        MPI_Start(&q[0]); /* Open MPI itself refuses to free an active one */
+        /* Open MPI itself refuses to free an active request */
+        MPI_Start(&q[0]);
     }
     for (int i = 0; i < 4; i++) {
         MPI_Request_free(&q[i]);
     }
 }
 
-/* Nobody calls MPI until the sum is there. */
+/* No rank calls MPI until the sum is there. */
 static void test_background(void)
 {
     static volatile int sums[4096];
@@ -778,7 +797,8 @@ static void test_background(void)
     await(&request);
 }
 
-/* Long messages of others, which need this rank, get on while it waits. */
+/* While a rank waits in a collective, long messages of other ranks that need
+   this rank make progress. */
 static void test_rendezvous(void)
 {
     enum { LONG = 1 << 20 };
@@ -806,8 +826,8 @@ static void test_rendezvous(void)
     EXPECT(received[LONG - 1] == left + LONG - 1, "the last one");
 }
 
-/* One element of 2 GiB and more, with gaps: of its blocks all are the same
-   memory, so that two ranks have a copy of it each, and no more. */
+/* The count is one element of 2 GiB or more, with gaps. All blocks of the
+   element are the same memory, so two ranks need only a copy of it each. */
 static void test_huge(void)
 {
     enum { BLOCK = 1 << 16, BLOCKS = 1 + (1 << 15) };
@@ -833,10 +853,11 @@ static void test_huge(void)
     MPI_Type_free(&odd);
 }
 
-/* An error of the call alone goes to its communicator's handler. */
+/* An error of one call is reported to the handler of that call's communicator
+   only. */
 static void test_handlers(void)
 {
-    enum { EACH = 300 }; /* 1 KiB at least, so that the call is taken */
+    enum { EACH = 300 }; /* at least 1 KiB, so that Baton takes the call */
     static int sent[2 * EACH], got[16 * EACH];
     MPI_Datatype wide;
     MPI_Comm dup;
@@ -883,7 +904,7 @@ static void on_error(MPI_Comm *comm, int *code, ...)
     errors++;
 }
 
-/* Waits for a request, by so many different functions. */
+/* Waits for a request by each of these functions. */
 enum { WAITS = 6 };
 static int wait_by(int way, MPI_Request *q)
 {
@@ -906,9 +927,9 @@ static int wait_by(int way, MPI_Request *q)
     return code;
 }
 
-/* Ranks that disagree: an error on each, where MPI has none. The communicator's
-   handler is told, and that of MPI_COMM_WORLD, which would end the program, is
-   not. */
+/* If ranks disagree in their arguments, each rank gets an error, where MPI
+   reports none. The handler of the communicator is called. The handler of
+   MPI_COMM_WORLD, which would end the program, is not. */
 static void test_mismatch(void)
 {
     MPI_Errhandler handler;
@@ -963,7 +984,7 @@ int main(int argc, char **argv)
         {"handlers", test_handlers},
         {"mismatch", test_mismatch},
         {"persistent", test_persistent},
-        /* It needs 4 GiB, and is asked for by its name. */
+        /* this case needs 4 GiB, so it runs only if it is named */
         {"huge", test_huge},
     };
     alarm(100);

@@ -1,5 +1,5 @@
-/* A program that asks for MPI_THREAD_MULTIPLE: its own reductions are taken,
-   and its threads use communicators of their own. */
+/* A program that asks for MPI_THREAD_MULTIPLE. Baton takes its user-defined
+   reductions, and its threads use communicators of their own. */
 #include "dropin.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ typedef struct matrix {
     int at[4];
 } matrix_t;
 
-enum { MATRICES = 300 }; /* more than are multiplied at once */
+enum { MATRICES = 300 }; /* more matrices than are multiplied in one call */
 
 static matrix_t product(matrix_t a, matrix_t b)
 {
@@ -42,7 +42,7 @@ static void fill(matrix_t *to, int of)
     }
 }
 
-/* Of ranks 0 to `last`. */
+/* Expects the product of the matrices of ranks 0 to `last`. */
 static void expect_product(const matrix_t *got, int last, const char *what)
 {
     matrix_t each[MATRICES], all[MATRICES];
@@ -56,12 +56,13 @@ static void expect_product(const matrix_t *got, int last, const char *what)
     EXPECT(memcmp(got, all, sizeof all) == 0, "%s", what);
 }
 
-/* Types and operations are freed at once, and others of the same handles come;
-   and no MPI call is made until the result is there, if it was taken. */
+/* Types and operations are freed while they are in use, and new ones get the
+   same handles. If Baton has taken the call, the program calls no MPI function
+   until the result is there. */
 static void test_functions(void)
 {
     static matrix_t in[MATRICES], out[MATRICES];
-    static int counts[16]; /* of the last rank alone */
+    static int counts[16]; /* only the last rank has elements */
     MPI_Request q;
     for (int turn = 0; turn < 10; turn++) {
         MPI_Datatype type;
@@ -111,7 +112,8 @@ static void test_functions(void)
     }
 }
 
-/* As many are written: the function looks at which type it gets. */
+/* The function adds as many integers as the type has, since it looks at the
+   type that it gets. */
 static void add_ints(void *in, void *inout, int *count, MPI_Datatype *type)
 {
     EXPECT(*type == MPI_INT, "another type than MPI_INT");
@@ -142,8 +144,9 @@ static void test_a_function_that_commutes(void)
     MPI_Op_free(&op);
 }
 
-/* Types with gaps in or between their elements, or before the first: where the
-   integers of an element are, and how far it is to the next. */
+/* Types with gaps in or between their elements, or before the first one. Each
+   row says where the integers of an element are, and how many bytes lie between
+   elements. */
 static const struct gaps {
     int count, at[2], step;
 } gaps[] = {{1, {0}, 2},
@@ -162,7 +165,7 @@ static void add_others(void *in, void *inout, int *count, MPI_Datatype *type)
     }
 }
 
-/* They are left, and the gaps are not written. */
+/* These calls are left to MPI, and the gaps are not written. */
 static void test_gaps(void)
 {
     for (gapped = gaps; gapped < gaps + sizeof gaps / sizeof *gaps; gapped++) {
@@ -193,8 +196,8 @@ static void test_gaps(void)
     }
 }
 
-/* Requests that are dropped, that complete in any order beside messages, and
-   whose communicator is gone. */
+/* Requests that are freed early, that complete in any order beside messages,
+   and whose communicator was freed. */
 static void *use(void *arg)
 {
     MPI_Comm comm = *(MPI_Comm *)arg;
@@ -209,7 +212,7 @@ static void *use(void *arg)
         MPI_Comm_dup(comm, &dup);
         for (int i = 0; i < MANY; i++) {
             MPI_Iallreduce(&size, &sums[i], 1, MPI_INT, MPI_SUM, dup, &q[i]);
-            MPI_Cancel(&q[i]); /* nothing */
+            MPI_Cancel(&q[i]); /* has no effect */
         }
         MPI_Irecv(&got, 1, MPI_INT, (rank + size - 1) % size, 0, comm,
                   &q[MANY]);
@@ -244,7 +247,8 @@ static void test_threads(void)
 
 int main(int argc, char **argv)
 {
-    static int left[8][2]; /* of what Finalize ends, and unpacks */
+    /* the target of a call that MPI_Finalize completes */
+    static int left[8][2];
     int level;
     MPI_Datatype spread;
     MPI_Request q;

@@ -1,13 +1,14 @@
-/* A program of another MPI (MPICH) than libbaton's and libbaton_mpi's, with the
-   latter in front of MPI: every call of it that reads a handle, of C and of
-   Fortran, goes to its own MPI; and no group is made over that. */
+/* A program of MPICH with libbaton_mpi in front of it, which was built for
+   another MPI. Every call that reads a handle, in C and in Fortran, must reach
+   MPICH. Baton makes no group over MPICH here. */
 #include <baton/engine.h>
 #include <baton/mpi.h>
 
 #include <stdio.h>
 #include <string.h>
 
-/* MPICH's MPI_BOTTOM and MPI_IN_PLACE of Fortran, and its functions. */
+/* The variables that are MPI_BOTTOM and MPI_IN_PLACE in MPICH's Fortran, and
+   MPICH's Fortran functions. */
 extern int mpipriv1_[];
 void mpi_iallreduce_(void *send, void *recv, int *count, int *type, int *op,
                      int *comm, int *request, int *error);

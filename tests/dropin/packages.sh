@@ -1,6 +1,7 @@
 #!/bin/sh
-# Debian's hpcc and ScaLAPACK's test programs, whose results are checked by themselves, with all of their collectives
-# answered by Baton. packages.sh BATON-MPIRUN, on 4 ranks.
+# Runs Debian's hpcc and ScaLAPACK's test programs, which check their own
+# results. Baton takes all of their collectives. packages.sh BATON-MPIRUN, on 4
+# ranks.
 set -eu
 mpirun=$1
 run() {

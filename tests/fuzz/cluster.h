@@ -29,7 +29,7 @@
 #include "fuzz/run.h"
 
 typedef enum fuzz_phase {
-    FUZZ_ABSENT, /* its schedule is not committed */
+    FUZZ_ABSENT, /* the rank has not committed the schedule */
     FUZZ_PREPARES,
     FUZZ_WAITS,
     FUZZ_DONE,
@@ -58,12 +58,12 @@ struct fuzz_participant {
     int rank;
     support_random_t random;
     fuzz_phase_t phase;
-    uint32_t step;   /* started, or being started */
-    uint32_t waited; /* steps that have ended */
-    uint32_t polls;  /* of this step's end */
+    uint32_t step;   /* the step that is started, or is being started */
+    uint32_t waited; /* number of steps that have ended */
+    uint32_t polls;  /* number of polls for the end of this step */
     baton_schedule_t *schedule;
     bool cancelled;      /* a cancel of this step was tried, perhaps too late */
-    uint32_t recoveries; /* calls of on_recover */
+    uint32_t recoveries; /* number of calls of on_recover */
     uint32_t open;       /* begun async nodes that have not completed */
     fuzz_part_t *part;
     /* Quorum: the step's number (fuzz_number) as sent to the root, and as sent
@@ -81,8 +81,8 @@ typedef struct fuzz_rules {
        `build` builds its schedule on one rank. */
     void (*open)(fuzz_task_t *task);
     void (*build)(fuzz_participant_t *participant);
-    /* Puts the data of the next step in place; checks the result of the step.
-     */
+    /* `fill` prepares the data of the next step. `check` checks the step's
+       result. */
     void (*fill)(fuzz_participant_t *participant);
     void (*check)(fuzz_participant_t *participant);
     void (*on_recover)(fuzz_participant_t *participant);
@@ -98,14 +98,14 @@ struct fuzz_task {
     const fuzz_rules_t *rules;
     fuzz_reference_t *reference;
     fuzz_participant_t participants[FUZZ_RANKS];
-    /* At the end of each incarnation: the last epoch that the rank completed.
-     */
+    /* By incarnation, at its end: the last epoch that the rank has
+       completed. */
     uint64_t retired[FUZZ_INCARNATIONS][FUZZ_RANKS];
 };
 
 /* The failure that is injected in an incarnation. */
 typedef struct fuzz_injection {
-    bool planned;  /* rank and task are chosen */
+    bool planned;  /* the rank and the task have been chosen */
     bool cancels;  /* the epoch is cancelled; otherwise a node fails */
     bool happened; /* an epoch failed; a cancel may come too late */
     int task;
@@ -119,7 +119,7 @@ typedef struct fuzz_rank_state {
     int rank;
     uint32_t incarnation;
     bool recovers;
-    uint32_t polls; /* of its recovery */
+    uint32_t polls; /* number of polls for the end of a recovery */
 } fuzz_rank_state_t;
 
 struct fuzz_cluster {
@@ -133,16 +133,20 @@ struct fuzz_cluster {
     uint32_t called[FUZZ_INCARNATIONS];
     uint32_t recovered[FUZZ_INCARNATIONS];
     support_random_t fault_random; /* transient faults change as time passes */
-    double heal_us;                /* when all transient faults end */
+    /* the time at which all transient faults end */
+    double heal_us;
     bool healed;
-    bool broken;                      /* the permanent fault has happened */
-    uint64_t digest;                  /* of everything that happened */
-    char failure[FUZZ_FAILURE_BYTES]; /* the first one; "" without */
+    bool broken; /* the permanent fault has happened */
+    /* a hash of everything that has happened */
+    uint64_t digest;
+    /* the message of the first failure; "" if there is none */
+    char failure[FUZZ_FAILURE_BYTES];
 };
 
 /* ---- failures, digest, memory ------------------------------------------ */
 
-/* A check has failed. The first message is kept, and nothing goes on. */
+/* Reports that a check has failed. The first message is kept, and the
+   simulation stops. */
 void fuzz_fail(fuzz_participant_t *participant, const char *format, ...)
     BATON_PRINTF(2, 3);
 
@@ -155,7 +159,7 @@ static inline bool fuzz_failed(const fuzz_cluster_t *cluster)
 void fuzz_note(fuzz_cluster_t *cluster, uint64_t number);
 void fuzz_note_real(fuzz_cluster_t *cluster, double number);
 
-/* calloc that ends the program when there is no memory. */
+/* Like calloc, but ends the program if there is no memory. */
 void *fuzz_alloc(size_t count, size_t size);
 
 /* ---- state ------------------------------------------------------------- */
@@ -165,16 +169,17 @@ static inline int fuzz_ranks(const fuzz_task_t *task)
     return task->cluster->plan.model.ranks;
 }
 
-/* The seed of a participant's values: the same in every run. */
+/* Returns the seed of a participant's values, which is the same in every
+   run. */
 uint64_t fuzz_key(const fuzz_task_t *task, int rank, uint64_t number);
 
-/* A number for each step of each incarnation. */
+/* Returns a number that is different for each step of each incarnation. */
 static inline uint64_t fuzz_number(uint32_t incarnation, uint64_t step)
 {
     return (uint64_t)incarnation * 1000 + step;
 }
 
-/* Whether its rank has been killed. */
+/* Returns whether the participant's rank has been killed. */
 static inline bool fuzz_is_dead(const fuzz_participant_t *participant)
 {
     const fuzz_cluster_t *cluster = participant->task->cluster;
@@ -182,14 +187,14 @@ static inline bool fuzz_is_dead(const fuzz_participant_t *participant)
            cluster->plan.victim == participant->rank;
 }
 
-/* The incarnation that its rank is in. */
+/* Returns the incarnation that the participant's rank is in. */
 static inline uint32_t fuzz_incarnation(const fuzz_participant_t *participant)
 {
     return participant->task->cluster->rank_states[participant->rank]
         .incarnation;
 }
 
-/* A view of all of a new buffer. */
+/* Returns a view of a whole new buffer. */
 static inline baton_view_t fuzz_bind(fuzz_participant_t *participant,
                                      void *memory, size_t bytes)
 {
@@ -197,7 +202,8 @@ static inline baton_view_t fuzz_bind(fuzz_participant_t *participant,
                       0, bytes);
 }
 
-/* Whether a rank has started (or is starting) this step of this incarnation. */
+/* Returns whether a rank has started, or is starting, this step of this
+   incarnation. */
 static inline bool fuzz_has_begun(const fuzz_task_t *task, int rank,
                                   uint32_t incarnation, uint64_t step)
 {
@@ -206,13 +212,13 @@ static inline bool fuzz_has_begun(const fuzz_task_t *task, int rank,
            (now == incarnation && task->participants[rank].step >= step);
 }
 
-/* The last epoch of an earlier incarnation that any rank has completed. Fails
-   the run if a rank has not left that incarnation yet. */
+/* Returns the last epoch of an earlier incarnation that any rank has completed.
+   Fails the run if a rank has not left that incarnation yet. */
 uint64_t fuzz_last_epoch(fuzz_participant_t *participant, uint32_t incarnation);
 
 /* ---- faults ------------------------------------------------------------ */
 
-/* Whether this transient fault is in force. */
+/* Returns whether this transient fault is in force. */
 static inline bool fuzz_in_force(const fuzz_participant_t *participant,
                                  fuzz_transient_t fault)
 {
@@ -220,28 +226,32 @@ static inline bool fuzz_in_force(const fuzz_participant_t *participant,
     return !cluster->healed && fuzz_has(&cluster->plan, fault);
 }
 
-/* Whether the permanent fault may cause this error: a peer can't be reached, an
-   earlier epoch failed, or a dead rank is awaited that had to act by itself. */
+/* Returns whether the permanent fault may cause this error: because a peer
+   can't be reached, an earlier epoch failed, or a rank that is dead had to act
+   by itself. */
 bool fuzz_is_consequence(const fuzz_participant_t *participant,
                          baton_status_t status);
 
-/* The status of a node that is made to fail. */
+/* The status with which an injected failure makes a node fail. */
 #define FUZZ_INJECTED_STATUS BATON_ERR_LIMIT
 
-/* Whether a node of the participant is to fail now. True once. */
+/* Returns whether a node of the participant must fail now. Returns true only
+   once. */
 bool fuzz_injection_due(fuzz_participant_t *participant, uint64_t epoch);
 
-/* The status that an injected failure has on its own rank. */
+/* Returns the status that an injected failure has on the rank where it
+   occurs. */
 baton_status_t fuzz_injected_status(const fuzz_injection_t *injection);
 
-/* Whether the injected failure may cause this error. */
+/* Returns whether the injected failure may cause this error. */
 bool fuzz_is_injected(const fuzz_participant_t *participant,
                       baton_status_t status);
 
 /* ---- polling ----------------------------------------------------------- */
 
-/* A participant polls for something that may never happen, each time twice as
-   late as before, and this often: the simulation must come to an end. */
+/* The most polls of a participant for something that may never happen. Each
+   poll comes twice as late as the one before. The limit makes the simulation
+   end. */
 enum { FUZZ_MAX_POLLS = 48 };
 
 static inline double fuzz_poll_delay_us(uint32_t polls)

@@ -1,32 +1,33 @@
-/* Random programs (support/program.h), whose memory is compared with that of
-   the reference when a step ends, and again before the next one. */
+/* Random programs (support/program.h). Their memory is compared with the
+   reference's memory when a step ends, and again before the next step. */
 #include "fuzz/cluster.h"
 #include "support/program.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An async node of a step, and the last time that it was begun. */
+/* An async node of a step, and the handle with which it last began. */
 typedef struct begun {
     program_site_t *site;
     fuzz_participant_t *participant;
     baton_async_t async;
-    baton_status_t status; /* with which it completes */
+    baton_status_t status; /* the status with which the node completes */
     bool open;
     double at_us;
 } begun_t;
 
 struct fuzz_part {
-    program_part_t program; /* first: its functions get it */
+    /* the first field, since functions of nodes get its address */
+    program_part_t program;
     fuzz_participant_t *participant;
-    unsigned char *memory; /* of all slots */
+    unsigned char *memory; /* the memory of all slots */
     begun_t begun[PROGRAM_STEPS];
 };
 
 struct fuzz_reference {
     program_t program;
-    /* By step, of this incarnation: memory of all ranks; NULL: not needed yet.
-     */
+    /* By step of this incarnation: the contents of all ranks' memory. NULL:
+       they were not needed yet. */
     uint32_t incarnation;
     unsigned char *after[FUZZ_STEPS + 1];
 };
@@ -95,7 +96,8 @@ static void check(fuzz_participant_t *participant)
 static void fill(fuzz_participant_t *participant)
 {
     if (participant->step > 0 && !participant->cancelled) {
-        check(participant); /* nothing was written behind the end */
+        /* no memory was written after the end of the step */
+        check(participant);
     }
     fill_memory(
         participant->task, participant->rank,
@@ -121,7 +123,8 @@ static void end(begun_t *begun)
     }
 }
 
-/* Sometimes completes a second time, which must be refused. */
+/* Completes a node. Sometimes completes it a second time, which must be
+   refused. */
 static void complete(begun_t *begun)
 {
     fuzz_participant_t *participant = begun->participant;
@@ -146,7 +149,8 @@ static void complete_later(void *arg)
     }
 }
 
-/* Completes at once, before start returns, later, or when it is polled. */
+/* Completes the node at once, in another call before `start` returns, later, or
+   when the node is polled. */
 static baton_status_t start(void *arg, baton_call_t *call, baton_async_t async)
 {
     begun_t *begun = begun_of(arg);
@@ -218,7 +222,8 @@ static baton_status_t fault(program_part_t *part, uint64_t epoch)
 
 /* ---- schedules ---------------------------------------------------------- */
 
-/* A failure must reach all ranks, so each has messages. */
+/* An injected failure must reach all ranks, so each rank sends and receives
+   messages. */
 static void open_program(fuzz_task_t *task)
 {
     const program_options_t options = {.ranks = fuzz_ranks(task),

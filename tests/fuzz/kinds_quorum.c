@@ -1,5 +1,5 @@
-/* Kinds of schedules in which an epoch goes on with some of its messages, or
-   begins with one; see fuzz_rules_t. */
+/* Kinds of schedules whose epochs go on with only some of their messages, or
+   begin with one message; see fuzz_rules_t. */
 #include "fuzz/cluster.h"
 
 #include <baton/coll.h>
@@ -8,7 +8,8 @@
 
 /* ---- quorum ----------------------------------------------------------- */
 
-/* Runs as soon as `need` numbers of this epoch have been copied. */
+/* A call node that runs as soon as `need` numbers of this epoch have been
+   copied. */
 static baton_status_t gather(void *arg, baton_call_t *call)
 {
     uint64_t epoch = baton_call_epoch(call);
@@ -107,7 +108,8 @@ const fuzz_rules_t fuzz_quorum = {
 
 /* ---- alarm ------------------------------------------------------------ */
 
-/* One rank initiates, or, where several may, one in four besides. */
+/* One rank initiates. If several ranks may initiate, so does each other rank
+   with a probability of one in four. */
 static bool initiates(const fuzz_task_t *task, int rank, uint64_t epoch)
 {
     uint64_t chosen = fuzz_key(task, 0, epoch) % (uint64_t)fuzz_ranks(task);

@@ -1,4 +1,4 @@
-/* The command line of baton-fuzz: seeds, until one fails a check. */
+/* The command line of baton-fuzz. It tries seeds until one fails a check. */
 #include "common/cli.h"
 #include "fuzz/run.h"
 #include <inttypes.h>
@@ -10,13 +10,13 @@
 
 enum {
     EXIT_USAGE = 2,
-    TIMEOUT_S = 60 /* for one run */
+    TIMEOUT_S = 60 /* the most seconds for one run */
 };
 
 typedef struct arguments {
-    double seconds; /* negative: no limit */
-    uint64_t seeds; /* 0: no limit */
-    uint64_t seed;  /* the first */
+    double seconds; /* the limit of time; negative: there is none */
+    uint64_t seeds; /* the limit of seeds; 0: there is none */
+    uint64_t seed;  /* the first seed */
     bool twice;
 } arguments_t;
 
@@ -44,7 +44,7 @@ static double now_s(void)
 typedef struct progress {
     uint64_t runs;
     uint64_t messages;
-    uint64_t digest; /* of all runs */
+    uint64_t digest; /* the digest of all runs */
     double began_s;
     double told_s;
 } progress_t;
@@ -91,7 +91,7 @@ static bool goes_on(const arguments_t *arguments, const progress_t *progress)
             now_s() - progress->began_s < arguments->seconds);
 }
 
-/* The message that is printed when a run crashes, or never ends. */
+/* The message that is printed if a run crashes or never ends. */
 static char last_words[128];
 
 static void report_signal(int number)

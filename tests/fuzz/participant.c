@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
-/* Whether a call succeeded. If not, the application ends in the phase that the
-   error explains, or the run fails. */
+/* Returns whether a call succeeded. If not, either the application ends, in the
+   phase that fits the error, or the run fails. */
 static bool went_well(fuzz_participant_t *participant, const char *call,
                       baton_status_t status)
 {
@@ -61,8 +61,8 @@ static bool on_recover(void *arg, uint64_t epoch)
     return true;
 }
 
-/* Without introductions all ranks create their schedules in one order, and
-   attempts tell those of one name apart. */
+/* If schedules are not introduced, all ranks create them in one order, and the
+   number of the attempt distinguishes those of one name. */
 baton_status_t fuzz_participant_commit(fuzz_participant_t *participant)
 {
     const fuzz_task_t *task = participant->task;
@@ -90,8 +90,8 @@ baton_status_t fuzz_participant_commit(fuzz_participant_t *participant)
 
 /* ---- applications ----------------------------------------------------- */
 
-/* Time until the next action, which is not after the end of transient faults.
- */
+/* Returns the time until the next action. The action is not after the end of
+   the transient faults. */
 static double sample_pause_us(fuzz_participant_t *participant)
 {
     const fuzz_cluster_t *cluster = participant->task->cluster;
@@ -134,7 +134,8 @@ void fuzz_participant_begin(fuzz_participant_t *participant)
     act_after(participant, sample_pause_us(participant));
 }
 
-/* Only a schedule without messages can be cancelled without failing peers. */
+/* Returns whether the step may be cancelled: a cancel makes peers fail unless
+   the schedule has no messages. */
 static bool cancels(fuzz_participant_t *participant)
 {
     return participant->task->plan->kind == FUZZ_LOCAL &&
@@ -152,7 +153,7 @@ static bool was_cancelled(const fuzz_participant_t *participant,
 static baton_status_t test(fuzz_participant_t *participant, bool *done_out)
 {
     if (cancels(participant)) {
-        /* It may have ended by now. */
+        /* The step may have ended by now. */
         participant->cancelled =
             baton_schedule_cancel(participant->schedule) == BATON_OK;
     }

@@ -160,7 +160,7 @@ fuzz_plan_t fuzz_plan_sample(uint64_t seed)
 
 /* ---- printing --------------------------------------------------------- */
 
-/* Bytes and ranks of 0: it does not apply. */
+/* Prints the model. Bytes and numbers of ranks that do not apply are 0. */
 static void print_model(const baton_sim_options_t *model, FILE *to)
 {
     (void)fprintf(

@@ -11,8 +11,8 @@ enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_STEPS = 8, FUZZ_INCARNATIONS = 3 };
 /* Kinds of tasks, and their names. PROGRAM: a random program of all ranks.
    LOCAL: one without messages, sometimes cancelled. QUORUM: a root that goes on
    with the first `need` answers. ALARM: activation, either by one rank with
-   nothing behind it, so that ranks run ahead by many epochs, or by several
-   ranks with a barrier behind it. */
+   nothing after it, so that ranks run ahead by many epochs, or by several ranks
+   with a barrier after it. */
 #define FUZZ_KIND_LIST(X)                                                      \
     X(PROGRAM, "program")                                                      \
     X(LOCAL, "local")                                                          \
@@ -31,12 +31,14 @@ typedef enum fuzz_kind {
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
-    int part_bytes; /* program, local */
-    bool polls;     /* program, local: async nodes are polled */
-    int root;       /* quorum */
-    uint32_t need;  /* quorum; alarm: 1, one rank initiates */
-    uint32_t limit; /* alarm: epochs ahead of the application */
-    bool watches;   /* has an on_recover function */
+    int part_bytes; /* only for program and local */
+    bool polls;     /* only for program and local: async nodes are polled */
+    int root;       /* only for quorum */
+    /* For quorum, the number of messages needed. For alarm, 1 if one rank
+       initiates. */
+    uint32_t need;
+    uint32_t limit; /* only for alarm: epochs ahead of the application */
+    bool watches;   /* the schedule has an on_recover function */
 } fuzz_task_plan_t;
 
 /* Transient faults, which end when the cluster heals. Each is on or off for a
@@ -59,7 +61,7 @@ typedef enum fuzz_transient {
 typedef enum fuzz_permanent {
     FUZZ_PERMANENT_NONE,
     FUZZ_PERMANENT_KILL,     /* a rank dies */
-    FUZZ_PERMANENT_FAIL_SEND /* one of its sends fails */
+    FUZZ_PERMANENT_FAIL_SEND /* a send of a rank fails */
 } fuzz_permanent_t;
 
 typedef struct fuzz_plan {
@@ -67,20 +69,20 @@ typedef struct fuzz_plan {
     baton_sim_options_t model;
     fuzz_task_plan_t tasks[FUZZ_TASKS];
     int task_count;
-    uint32_t transients; /* bits 1 << fuzz_transient_t */
+    uint32_t transients; /* a set of bits 1 << fuzz_transient_t */
     double pause_us; /* longest time between two actions of an application */
-    double heal_us;  /* when all transient faults end */
+    double heal_us;  /* the time at which all transient faults end */
     fuzz_permanent_t permanent;
-    int victim;            /* rank */
-    double permanent_us;   /* when it happens */
-    uint64_t failing_send; /* the send that fails, counted from then */
+    int victim;            /* the rank that has the permanent fault */
+    double permanent_us;   /* the time at which the fault happens */
+    uint64_t failing_send; /* counts sends from then on: this one fails */
     /* Injected failures: how often a rank cancels an epoch or one of its nodes
        fails. Then all ranks recover, each at its own time: at once, or when
        nothing happens any more. */
     uint32_t injections;
     double injection_us; /* time from the beginning, and from each recovery */
     bool at_once;
-    double commit_us; /* with introductions: time of the last commit */
+    double commit_us; /* with introductions: the time of the last commit */
 } fuzz_plan_t;
 
 static inline bool fuzz_has(const fuzz_plan_t *plan, fuzz_transient_t fault)

@@ -34,7 +34,8 @@ static uint64_t completed(const fuzz_participant_t *participant)
     return failed ? epoch - 1 : epoch;
 }
 
-/* After the call of recover nothing of this incarnation runs on the rank. */
+/* After a rank has called recover, nothing of this incarnation may run
+   there. */
 static void leave_incarnation(fuzz_rank_state_t *rank_state)
 {
     fuzz_cluster_t *cluster = rank_state->cluster;
@@ -61,7 +62,7 @@ static void enter_incarnation(fuzz_rank_state_t *rank_state)
             &cluster->tasks[i].participants[rank_state->rank];
         (void)fuzz_last_epoch(participant,
                               rank_state->incarnation -
-                                  1); /* fails if a rank is missing */
+                                  1); /* this fails if a rank is missing */
         fuzz_participant_recovered(participant);
         fuzz_participant_begin(participant);
     }
@@ -127,7 +128,8 @@ static bool all_committed(const fuzz_cluster_t *cluster)
     return true;
 }
 
-/* A local task gets no failure, but all ranks recover all the same. */
+/* No failure is injected into a local task, but all ranks recover
+   nevertheless. */
 static void choose(fuzz_cluster_t *cluster, fuzz_injection_t *injection)
 {
     injection->planned = true;
@@ -186,7 +188,8 @@ bool fuzz_wants_recovery(const fuzz_cluster_t *cluster)
 
 /* ---- when idle -------------------------------------------------------- */
 
-/* Whether the participant's schedule has failed. Checks its failure. */
+/* Returns whether the participant's schedule has failed, and checks the
+   failure. */
 static bool has_failed(fuzz_participant_t *participant,
                        const fuzz_injection_t *injection)
 {
@@ -206,8 +209,8 @@ static bool has_failed(fuzz_participant_t *participant,
     return true;
 }
 
-/* The task with the injected failure has failed on all ranks, or, if it was
-   cancelled too late, on none. All other tasks are done. */
+/* Checks that the task with the injected failure has failed on all ranks or, if
+   the cancel came too late, on none, and that all other tasks are done. */
 static void check_task(fuzz_task_t *task, const fuzz_injection_t *injection)
 {
     bool injections = injection->happened && injection->task == task->index;

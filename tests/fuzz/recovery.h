@@ -10,8 +10,8 @@
 /* Schedules the failure of this incarnation, if the plan has one. */
 baton_status_t fuzz_schedule_injection(fuzz_cluster_t *cluster);
 
-/* Whether ranks recover only when nothing happens any more, and have to do so
-   now. */
+/* Returns whether ranks recover only when nothing happens any more, and must do
+   so now. */
 bool fuzz_wants_recovery(const fuzz_cluster_t *cluster);
 
 /* Checks that all tasks have ended or failed as they had to, and lets all ranks

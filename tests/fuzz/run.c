@@ -1,4 +1,5 @@
-/* The run of a cluster: create, run with faults, heal, check, destroy. */
+/* Runs a cluster: creates it, runs it with faults, ends the faults, checks the
+   results, and destroys it. */
 #include "fuzz/participant.h"
 #include "fuzz/recovery.h"
 
@@ -16,8 +17,8 @@ const char fuzz_doc[] =
 enum {
     STREAM_TRANSIENTS = 4,
     STREAM_PARTICIPANTS = 16,
-    CHANGES = 4,    /* of the transient faults */
-    TIMEOUT_MS = 50 /* virtual time */
+    CHANGES = 4,    /* the time of the transient faults */
+    TIMEOUT_MS = 50 /* the virtual time */
 };
 
 static void trace(void *arg, const baton_sim_event_t *event)
@@ -131,7 +132,7 @@ static void begin_committed(fuzz_participant_t *participant)
     }
 }
 
-/* Whether all participants have taken all their steps. */
+/* Returns whether all participants have done all their steps. */
 static bool all_done(fuzz_cluster_t *cluster, fuzz_participant_t **who_not)
 {
     for (int i = 0; i < cluster->plan.task_count; i++) {

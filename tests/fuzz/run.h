@@ -1,4 +1,4 @@
-/* A program that fuzzes, but for main.c: the run of one seed. */
+/* The fuzzer without its command line: the run of one seed. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,8 @@ enum { FUZZ_FAILURE_BYTES = 512 };
 
 typedef struct fuzz_outcome {
     bool passed;
-    uint64_t digest; /* equal digests: the same happened, in the same order */
+    /* Two runs with equal digests have done the same in the same order. */
+    uint64_t digest;
     uint64_t messages;
     char failure[FUZZ_FAILURE_BYTES];
 } fuzz_outcome_t;

@@ -1,13 +1,15 @@
 #!/bin/sh
-# baton-bench as a user has it: each collective on short vectors, sparse ones, the
-# rows of their files; with 2 ranks also ways, layers and places, and what is refused.
+# Tests baton-bench as a user runs it: each collective on short vectors, sparse
+# all-reduces, and the rows of the files that it writes. With 2 ranks also tests
+# ways, layers and places, and wrong arguments.
 #
 #   bench_command.sh BATON_BENCH CMAKE RANKS MPIRUN...     (cmake reads JSON)
 . "$(dirname "$0")/../support/command.sh"
 bench=$1 cmake=$2 ranks=$3
 shift 3
 
-# rows FILE COUNT PATTERN: JSON of so many rows, each of which matches.
+# rows FILE COUNT PATTERN: expects that the JSON file has so many rows, and that
+# each row matches.
 cat >rows.cmake <<'SCRIPT'
 file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
@@ -23,8 +25,8 @@ rows() {
 some='[0-9][0-9.e+-]*'
 any="($some|null)"
 
-# dense COLLECTIVE SYSTEMS SIZES: rows.json has a row for each. The best of MPI's
-# systems has the ratio 1, by definition.
+# dense COLLECTIVE SYSTEMS SIZES: expects that rows.json has a row for each
+# system and size. The fastest of MPI's systems has the ratio 1, by definition.
 dense() {
     rows rows.json $(($2 * $3)) "\\{\"collective\": \"$1\", \"system\": \"[^\"]+\", \
 \"ranks\": $ranks, \"hosts\": 1, \"bytes\": $some, \"way\": \"wait\", \
@@ -35,12 +37,13 @@ dense() {
         -ge "$3" ] || complain "no best system of MPI's at each size"
 }
 
-# runs ARGUMENT...: succeeds under mpirun.
+# runs ARGUMENT...: expects that the command succeeds under mpirun.
 runs() {
     "$mpirun" "$@" >out 2>err || complain "failed: baton-bench $*"
 }
 
-# refuses PATTERN ARGUMENT...: fails, and a line of its complaint matches.
+# refuses PATTERN ARGUMENT...: expects that the command fails, and that a line
+# of its error matches.
 refuses() {
     pattern=$1
     shift
@@ -50,8 +53,8 @@ refuses() {
         complain "no complaint like '$pattern': baton-bench $*"
 }
 
-# With as many ranks as processors MPI waits without yielding: where the machine
-# has other work, each of its calls takes a time slice.
+# With as many ranks as processors MPI waits without yielding. So if the machine
+# has other work, each call of MPI takes a time slice.
 cat >run <<SCRIPT
 #!/bin/sh
 OMPI_MCA_mpi_yield_when_idle=1 exec $* -np $ranks "$bench" "\$@"
@@ -76,7 +79,7 @@ runs barrier --systems mpi,impi,baton,baton:dissemination --repetitions 3 \
     --json rows.json
 dense barrier 4 1
 
-# One run for the files and the plot.
+# One run writes the files and the plot.
 plot=
 if command -v gnuplot >/dev/null; then
     plot="--plot a.svg"
@@ -100,7 +103,8 @@ dense allreduce 3 2
 
 # ---- sparse ------------------------------------------------------------------
 
-# sparse COUNT ALGORITHMS NUMBER: so many rows of these, with such numbers.
+# sparse COUNT ALGORITHMS NUMBER: expects so many rows of these algorithms, with
+# such numbers.
 sparse() {
     grep -E "\"algorithm\": \"($2)\"" sparse.json >rows.json
     [ "$(grep -Ec "\\{\"algorithm\": \"[a-z_]+\", \"ranks\": $ranks, \
@@ -136,7 +140,7 @@ grep -q "teams is 7; allowed: the divisors of $ranks ranks" err ||
 
 # ---- ways, layers, memory, places ---------------------------------------------
 
-# contains COUNT PATTERN: sweep.json has so many such rows.
+# contains COUNT PATTERN: expects that sweep.json has so many rows that match.
 contains() {
     [ "$(grep -c "$2" sweep.json)" -eq "$1" ] || complain "not $1 rows of $2"
 }
@@ -155,7 +159,7 @@ contains 28 '"place": "in", '
 
 # ---- refusals ----------------------------------------------------------------
 
-# What else is refused is in test_microbench_bench.
+# test_microbench_bench tests the other wrong arguments.
 refuses "COMMAND: 'broadcast' is not one of allreduce, bcast" broadcast
 refuses "no algorithm of allreduce is called \"rang\".*nearest is ring" \
     allreduce --systems baton:rang

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Pulls the cable between two hosts under a running job of 4 ranks, run by
-# scripts/hosts.sh; or kills one: mpirun must end the job then, with a message and
-# an exit code, within 10 seconds.
+# Interrupts the network between two hosts during a job of 4 ranks, which
+# scripts/hosts.sh runs. Or kills a rank: then mpirun must end the job, with a
+# message and an exit code, within 10 seconds.
 #
 #   cable.sh soon PROGRAM MPIRUN...   plugged in again after 3 s: the job goes
 #                                     on, with right sums
@@ -24,7 +24,7 @@ fail() {
     exit 1
 }
 
-# until SECONDS COMMAND...: whether the command succeeds within that time.
+# until SECONDS COMMAND...: succeeds if the command succeeds within that time.
 until_true() {
     tries=$(($1 * 10))
     shift
@@ -39,8 +39,9 @@ ended() {
     ! kill -0 "$job"
 }
 
-# names_peer RANK PEERS: its sentence says that one of these is gone, as it does
-# not answer; or another rank has told it so, which knows why.
+# names_peer RANK PEERS: expects that the error of this rank says that one of
+# the peers is gone, because it does not answer, or because another rank has
+# reported that.
 names_peer() {
     silent="it has not answered for 3.0 s"
     grep -qE ": rank $2 \(host [^,]*, process [0-9]*\) is gone: ($silent|another rank has lost it)" \
@@ -48,7 +49,7 @@ names_peer() {
         fail "rank $1 does not name rank $2"
 }
 
-# all_have NAME: every rank has written DIR/NAME.RANK.
+# all_have NAME: succeeds if every rank has written DIR/NAME.RANK.
 all_have() {
     [ -e "$dir/$1.0" ] && [ -e "$dir/$1.1" ] && [ -e "$dir/$1.2" ] &&
         [ -e "$dir/$1.3" ]

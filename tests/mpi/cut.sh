@@ -1,15 +1,15 @@
 #!/bin/bash
-# A random world on emulated hosts: while ranks sum, cables are pulled, connections
-# are refused or dropped by a firewall (MPI's are let through), and ranks are
-# killed. One side goes on, the one that shrink.h says, with all of its ranks;
-# nobody hangs; and no rank is lost that lives and that MPI reaches.
+# A random world on emulated hosts. While ranks make sums, the network is
+# interrupted, a firewall refuses or drops connections (except MPI's), and ranks
+# are killed. Only one side may go on, the one that shrink.h says, with all of
+# its ranks. No rank may hang, and no living rank that MPI reaches may be lost.
 #
 #   cut.sh PROGRAM SEED [WORLDS]    calls hosts.sh; exit code 125: no hosts here
 #
 #   CUT_FAULT=cut|blink|refuse|reset|drop|kill    always this first one
 #   CUT_MPIRUN=PROGRAM                            instead of mpirun
 #
-# A world in which MPI itself fails is replaced by another one.
+# If MPI itself fails in a world, another world replaces it.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 program=$1
@@ -61,7 +61,7 @@ say() {
         "$([ $then != 0 ] || echo "and kill of $second"): $*"
 }
 
-# What went wrong, with what the ranks say.
+# Reports what went wrong, and prints the ranks' messages.
 wrong() {
     say "WRONG: $*"
     head -50 "$dir"/error.* "$dir"/end.* 2>/dev/null
@@ -75,7 +75,7 @@ stop() {
     wait $job 2>/dev/null
 }
 
-# until SECONDS COMMAND...: whether the command succeeds within that time.
+# until SECONDS COMMAND...: succeeds if the command succeeds within that time.
 until_true() {
     local tries=$(($1 * 10))
     shift
@@ -85,7 +85,7 @@ until_true() {
     done
 }
 
-# have NAME RANKS...: these have written NAME.
+# have NAME RANKS...: succeeds if these ranks have written NAME.
 have() {
     local name=$1 rank
     shift
@@ -94,12 +94,13 @@ have() {
     done
 }
 
-# The host of a rank, as mpirun places them.
+# Prints the host on which mpirun places a rank.
 host_of() {
     echo $(($1 % hosts))
 }
 
-# firewall HOST VERDICT STATE: of what comes from other hosts.
+# firewall HOST VERDICT STATE: sets what the host does with packets from other
+# hosts.
 firewall() {
     on h$1 "nft add table ip cut; nft add chain ip cut in '{ type filter hook" \
         "input priority 0; }'; nft add rule ip cut in iif eth0 tcp sport" \
@@ -139,7 +140,7 @@ esac
 [ $then != 0 ] || sleep 0.$((RANDOM % 10))
 [ $then != 0 ] || kill_rank $second
 
-# Who is to go on.
+# Finds the ranks that must go on.
 lives() {
     local rank
     for rank in $all; do
@@ -153,15 +154,15 @@ for rank in $living; do
 done
 if [ -n "$side" ] || [ -n "$killed" ]; then
     until_true 60 have error $living || wrong "a rank does not notice"
-    # Before both sides have agreed, a cable that is plugged in again may leave
-    # none that goes on.
+    # If the network works again before both sides have agreed, it may happen
+    # that no rank goes on.
     [ $fault != cut ] || sleep $((back == 0 ? 3 : 2 * BATON_PEER_TIMEOUT_MS / 1000 + 1))
     [ $fault != cut ] || [ $back = 0 ] || on switch ip link set h$host up
 fi
 [ -n "$side$killed" ] || sleep 6 # longer than the time-out
 touch "$dir/stop"
 until_true 60 have end $living || wrong "a rank hangs"
-# Those that went on, by the ranks of their groups.
+# Finds the ranks that went on, with the ranks of their groups.
 groups=$(for rank in $living; do
     grep -h '^[0-9]' "$dir/end.$rank" | cut -d' ' -f2-
 done | sort | uniq -c)
@@ -169,7 +170,8 @@ count=$(echo "$groups" | grep -c .)
 died_in_mpi=$(grep -ac 'pml_ob1.* FATAL$' "$dir/output")
 [ "$died_in_mpi" = 0 ] || { say "MPI failed"; stop; exit 77; }
 if [ -z "$side" ]; then
-    # Of one that no rank of its host is left to tell of, the end may be unknown.
+    # If no rank of the same host is left to report the end of a rank, the end
+    # may be unknown.
     unsure=$(for rank in $killed; do
         mate=""
         for other in $living; do
@@ -185,7 +187,8 @@ if [ -z "$side" ]; then
     [ "$count" = 0 ] || [ "$(echo $groups | cut -d' ' -f2-)" = "$(echo $living)" ] ||
         wrong "not all that live go on"
 else
-    # A rank that was killed behind a cut may be taken to live on the far side.
+    # A rank that was killed after the interruption may count as a living one of
+    # the other side.
     [ "$count" -le 1 ] || wrong "more than one side goes on"
     [ -n "$killed" ] || {
         lead=$(($(echo $here | wc -w) - $(echo $there | wc -w)))
@@ -195,7 +198,7 @@ else
             wrong "not the right side goes on"
     }
 fi
-# No rank is said to have ended that has not.
+# No message may say that a rank has ended that has not.
 for rank in $living; do
     ! grep -hE "rank $rank( \\([^)]*\\))? is gone: (its process has ended|another rank has seen)" \
         "$dir"/error.* "$dir"/end.* 2>/dev/null | grep -v 'or connections to it' |

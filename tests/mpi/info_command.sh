@@ -1,13 +1,14 @@
 #!/bin/sh
-# baton-info as a user has it: the table of choices, a calibration that is read
-# back, its refusals.
+# Tests baton-info as a user runs it: the table of choices, a calibration file
+# that is written and read, and wrong arguments.
 #
 #   info_command.sh BATON_INFO MPIRUN...
 . "$(dirname "$0")/../support/command.sh"
 info=$1
 shift
 
-# says PATTERN COMMAND...: succeeds, and a line of what it prints matches.
+# says PATTERN COMMAND...: expects that the command succeeds, and that a line of
+# its output matches.
 says() {
     pattern=$1
     shift
@@ -15,7 +16,8 @@ says() {
     grep -Eq -- "$pattern" out || complain "no line like '$pattern': $*"
 }
 
-# refuses PATTERN COMMAND...: fails, and a line of its complaint matches.
+# refuses PATTERN COMMAND...: expects that the command fails, and that a line of
+# its error matches.
 refuses() {
     pattern=$1
     shift
@@ -29,7 +31,8 @@ says 'any size +dissemination$' "$info" --choices 1
 refuses '--choices' "$info" --choices 0
 refuses 'there is 1 rank, must be 2 or more' "$info" --calibrate costs
 
-# A rank of Open MPI's has a pipe for stderr, but mpirun may have a terminal.
+# The standard error of a rank of Open MPI is a pipe, but mpirun's may be a
+# terminal.
 if script -qec true /dev/null >/dev/null 2>&1 </dev/null &&
     "$1" --version | grep -q 'Open MPI'; then
     says '^inside +alpha +[0-9.]+ us' \
@@ -49,7 +52,7 @@ refuses 'BATON_CALIBRATION: .* made on another machine, "PDP-11"' \
 grep '^machine ' costs >>other # as where a rank on it calibrates, too
 says '^allreduce$' env BATON_CALIBRATION=other "$info" --choices 8
 # shellcheck disable=SC2016
-refuses "differ between ranks, or BATON_CALIBRATION's costs" "$@" -np 2 sh -c '
+refuses "ranks have different options, or different costs in BATON_CALIBRATION" "$@" -np 2 sh -c '
     [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" -ne 0 ] || export BATON_CALIBRATION=other
     exec "$0" --calibrate new' "$info"
 says 'any size +ring$' env BATON_ALLREDUCE=ring "$info" --choices 8

@@ -1,7 +1,8 @@
-# The tests that run under mpirun, and on emulated hosts. Each start of it takes
-# up to a second. Every number of ranks is tested in one process (unit/, sim/);
-# here it is processes that count: a pair, an odd number, and more of them than
-# processors. Sanitizers run each program once, on 3 ranks: an odd number.
+# The tests that run under mpirun, and on emulated hosts. Each start of mpirun
+# takes up to a second. Tests in one process (unit/, sim/) use every number of
+# ranks. Here only the processes matter: there are two, an odd number, and more
+# than there are processors. With a sanitizer each program runs once, on 3
+# ranks.
 set(mpi_errors_ranks 3)
 set(mpi_conserve_ranks 2 6)
 set(mpi_recovery_ranks 3 7)
@@ -35,29 +36,30 @@ function(mpi_variant name suffix ranks)
     mpi_entries(${name}_${suffix} ${name} mpi)
 endfunction()
 
-# Where ranks of a host share nothing: all goes through MPI.
+# If ranks of a host share no memory, all messages go through MPI.
 foreach(name mpi_conformance mpi_dense mpi_staged)
     mpi_variant(${name} no_shm 3 BATON_SHM=0)
 endforeach()
 foreach(name mpi_conserve mpi_recovery mpi_subgroups)
     mpi_variant(${name} no_shm 4 BATON_SHM=0)
 endforeach()
-# Where they share rings alone, or no memory of segments, or soon none more.
-# (Other sizes of what they share: test_conformance, over a fake MPI.)
+# Ranks share only rings, or have no memory for segments, or soon have none
+# left. (test_conformance tests other sizes of shared memory, over a fake MPI.)
 mpi_variant(mpi_dense no_rings 3 BATON_SHM_BUFFERS=0 BATON_CMA=0)
 mpi_variant(mpi_memory no_memory 3 BATON_SHM_MEMORY=0)
 mpi_variant(mpi_memory no_cma 3 BATON_SHM_MEMORY=1 BATON_CMA=0)
 if(NOT BATON_SANITIZE)
-    # All that is right passes its verification too.
+    # All schedules that are right also pass the verification.
     foreach(name mpi_dense mpi_conserve)
         mpi_variant(${name} verified 3 BATON_VERIFY=1)
     endforeach()
-    # Without a progress thread nobody makes good what a wait does not see.
+    # Without a progress thread, no other thread makes up for what a wait
+    # misses.
     mpi_variant(mpi_dense manual "1;3" BATON_PROGRESS=manual)
 endif()
 
-# On emulated hosts of this machine; skipped, with a reason, where namespaces
-# are forbidden.
+# On emulated hosts of this machine. These tests are skipped, with a reason, if
+# namespaces are forbidden.
 set(hosts_mpi_recovery_args 100) # rounds; those of one host have 500
 set(hosts ${PROJECT_SOURCE_DIR}/scripts/hosts.sh)
 function(hosts_entry name)
@@ -76,7 +78,7 @@ endfunction()
 hosts_entries(2 5 mpi_conformance mpi_dense mpi_memory mpi_conserve mpi_recovery
     mpi_subgroups)
 hosts_entries(3 3 mpi_conformance)
-# BATON_VERIFY is set on the first host alone.
+# BATON_VERIFY is set on the first host only.
 hosts_entry(mpi_dense.hosts2.verified env HOSTS_BARE=1 BATON_VERIFY=1
     ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3 $<TARGET_FILE:mpi_dense>)
 foreach(how soon never stop)
@@ -95,8 +97,8 @@ foreach(world "cut 6" "refuse 8" "reset 400" "kill 2")
         CUT_FAULT=${fault} CUT_MPIRUN=${MPIEXEC_EXECUTABLE})
 endforeach()
 
-# A process initialises MPI once, and gives up system calls for good; and a rank
-# that is killed.
+# One test for each process, since a process initialises MPI only once, and
+# gives up system calls for good. Also a rank that is killed.
 set(serialized_env BATON_CMA=0)
 add_test(NAME mpi_errors.serialized
     COMMAND ${mpi_run} -np 2 $<TARGET_FILE:mpi_errors> serialized)
@@ -110,7 +112,7 @@ add_test(NAME mpi_errors.closed
 describe_test(mpi_errors.closed mpi_errors mpi)
 hosts_entry(mpi_errors.hosts2.closed ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3
     $<TARGET_FILE:mpi_errors> closed)
-# Else MPICH's UCX ends a rank that it can't read.
+# Otherwise MPICH's UCX ends a rank whose memory it can't read.
 set(mpi_forbidden_env UCX_TLS=^cma UCX_POSIX_USE_PROC_LINK=n)
 foreach(ban cma late private shm memfd files)
     add_test(NAME mpi_forbidden.${ban}
@@ -124,7 +126,7 @@ foreach(how one stop)
                 $<TARGET_FILE:mpi_cable> ${mpi_run} -np 4)
     describe_test(mpi_kill.${how} mpi_kill mpi)
 endforeach()
-# A short pass, with seeds that cover much, and without limits of time.
+# A short run, with seeds that cover many cases, and without limits of time.
 add_test(NAME soak COMMAND ${PROJECT_SOURCE_DIR}/scripts/soak.sh 60 24)
 set(soak_env SOAK=$<TARGET_FILE:mpi_soak> SOAK_WORLDS=7 SOAK_HOSTS=1
     SOAK_SETTING=A=A SOAK_BOUND_MS=200000 SOAK_STALL_MS=200000)
@@ -137,7 +139,7 @@ if(mpiexec_version MATCHES "Open MPI. [5-9]")
     set(recovery --with-ft ulfm)
 endif()
 set(survivors ${CMAKE_CURRENT_SOURCE_DIR}/mpi/survivors.sh)
-# Nobody waits for a rank that ends while all close their group.
+# No rank waits for a rank that ends while all close their group.
 set(closing_env BATON_SHM=0 BATON_DESTROY_MS=1000000)
 set(closing_linked_env ${closing_env})
 set(looping_env BATON_SHM=0 BATON_PEER_TIMEOUT_MS=2000)
@@ -161,7 +163,8 @@ if(BATON_BUILD_EXAMPLES)
                 $<TARGET_FILE:example_06_survivors>)
     describe_test(example_06 example_06 example)
 endif()
-# (lowest, highest: the one that is left had no link to all of the dead.)
+# (The lowest and the highest live, so a living rank had no link to any of the
+# dead.)
 foreach(rounds "lowest 5 1 1,2,3,4" "highest 5 1 0,1,2,3" "begin 2 1 b1"
         "twice 5 2 none 1,3 d0" "made 7 6 m9" "made_first 7 6 h1")
     separate_arguments(rounds)

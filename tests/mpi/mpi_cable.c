@@ -1,15 +1,16 @@
-/* All ranks loop an all-reduce and check its sums, until DIR/stop exists. Once
-   the loop is under way each writes the number of its process to
-   DIR/process.RANK; a rank whose epoch fails writes the sentence to
-   DIR/error.RANK and waits to be killed. cable.sh pulls a cable meanwhile, or
-   kills ranks.
+/* All ranks run an all-reduce in a loop, and check its sums, until the file
+   DIR/stop exists. Once the loop is under way, each rank writes its process
+   number to DIR/process.RANK. A rank whose epoch fails writes the error message
+   to DIR/error.RANK, and waits to be killed. Meanwhile cable.sh interrupts the
+   network between hosts, or kills ranks.
 
-     mpi_cable                200 epochs
-     mpi_cable DIR
-     mpi_cable DIR ALGORITHM  one that fails shrinks the group, and loops in the
-                              new one; whoever ends writes DIR/end.RANK: the
-                              epochs and the ranks of its last group, or why it
-                              has none. cut.sh calls this */
+     mpi_cable      200 epochs
+     mpi_cable DIR  as described above
+
+   mpi_cable DIR ALGORITHM: a rank whose epoch fails shrinks the group, and goes
+   on with the loop in the new one. A rank that ends writes DIR/end.RANK: the
+   number of epochs and the ranks of its last group, or why it has none. cut.sh
+   calls this. */
 #include "progress/driving/engine.h"
 #include "support/mpi.h"
 #include "support/random.h"
@@ -22,11 +23,13 @@ enum { COUNT = 4096, FEW = 200, MOST = 32, PAUSE_US = 2000 };
 static const char *dir;
 static const char *algorithm = "recursive_doubling";
 static baton_group_t *group;
-static int members[MOST]; /* of the group: ranks of the world */
+/* For each rank of the group, its rank in the world. */
+static int members[MOST];
 static uint64_t data[COUNT];
 static uint64_t epoch;
 
-/* Renamed when it is whole, so that a reader finds all of it or nothing. */
+/* Writes a file under another name, and renames it, so that a reader finds the
+   whole text or no file. */
 static void touch(const char *name, int number, const char *text)
 {
     char path[4096], temporary[4200];
@@ -42,7 +45,7 @@ static void touch(const char *name, int number, const char *text)
 
 static void await_the_end(void)
 {
-    for (;;) { /* an exit would make mpirun end the others, too */
+    for (;;) { /* if this process ended, mpirun would end the others, too */
         (void)pause();
     }
 }
@@ -70,7 +73,7 @@ static void check(void)
     }
 }
 
-/* Until all stop, or an epoch fails. */
+/* Runs epochs until all ranks stop, or one epoch fails. */
 static baton_status_t loop(baton_schedule_t *schedule)
 {
     support_random_t pace = support_random(world.seed, (uint64_t)world.rank);
@@ -84,7 +87,8 @@ static baton_status_t loop(baton_schedule_t *schedule)
         }
         baton_status_t status = baton_schedule_run(schedule, -1);
         if (status != BATON_OK) {
-            if (group == world.group) { /* later ones number ranks anew */
+            /* A later group numbers its ranks anew. */
+            if (group == world.group) {
                 touch("error", world.rank, baton_error_message());
             }
             return status;
@@ -99,7 +103,8 @@ static baton_status_t loop(baton_schedule_t *schedule)
     return BATON_OK;
 }
 
-/* True if it goes on; the old groups are left. */
+/* Shrinks the group. Returns true if this rank goes on. Old groups are not
+   destroyed. */
 static bool shrink(void)
 {
     baton_group_t *next = NULL;
@@ -130,7 +135,8 @@ int main(int argc, char **argv)
     dir = argc > 1 ? argv[1] : NULL;
     algorithm = argc > 2 ? argv[2] : algorithm;
     support_mpi_begin(argc, argv);
-    baton__engine_rechecks = true; /* so that ranks are asked */
+    /* This makes a rank that waits ask the others whether they live. */
+    baton__engine_rechecks = true;
     support_mpi_open();
     group = world.group;
     for (int i = 0; i < world.size && i < MOST; i++) {

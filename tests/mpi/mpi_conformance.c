@@ -1,5 +1,5 @@
-/* The conformance suite over MPI, or UCX (support_mpi_store), and endpoints
- * that can't be opened. */
+/* The conformance suite over MPI or, with support_mpi_store, over UCX. Also
+   tests endpoints that can't be opened. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/conformance.h"
@@ -40,7 +40,7 @@ static baton_status_t try_to_open(MPI_Comm comm, baton_status_t local)
     mpi = NULL;
     support_mpi_ok(baton__bootstrap_open_mpi(&bootstrap, comm));
     if (support_mpi_store(&store, name)) {
-        if (comm != MPI_COMM_WORLD) { /* two groups are made at once */
+        if (comm != MPI_COMM_WORLD) { /* two groups are made at the same time */
             name[0] = (char)('a' + world.rank % 2);
         }
         const baton__store_use_t use = {"store", &store, name};
@@ -74,7 +74,8 @@ static void run_case(void **state)
     self.transport->close(self.endpoint);
 }
 
-/* Ranks in another order than the world's, two groups at once. */
+/* Runs the suite in two groups at the same time. Their ranks are in another
+   order than those of the world. */
 TEST(run_in_halves)
 {
     MPI_Comm half;
@@ -96,13 +97,15 @@ TEST(an_error_of_one_rank_is_all_ranks)
         BATON_ERR_NO_MEMORY);
 }
 
-/* The n-th allocation fails on the last rank, until none does. */
+/* On the last rank the n-th allocation fails, for each n until none fails. */
 TEST(every_allocation_may_fail)
 {
     baton_status_t status = BATON_ERR_NO_MEMORY;
     int64_t nth = 1;
     if (getenv("BATON_X_STORE") != NULL) {
-        skip(); /* a store allocates memory before ranks can tell each other */
+        /* A store allocates memory before it can report an error to other
+           ranks. */
+        skip();
     }
     for (; status && nth < 50; nth++) {
         baton__alloc_fail_nth(world.rank == world.size - 1 ? nth : 0);
@@ -117,13 +120,14 @@ TEST(every_allocation_may_fail)
 
 int main(int argc, char **argv)
 {
-    /* A full ring or outbox is looked at again so soon. */
+    /* A rank that has found a full ring or outbox looks at it again after this
+       time. */
     setenv("BATON_SLEEP_US", "100", 0);
     support_mpi_begin(argc, argv);
     self.yield = yield;
     self.sleeps = true;
     self.seed = world.seed;
-    /* One rank reports. */
+    /* Only one rank reports. */
     support_mpi_check(world.rank == 0 || freopen("/dev/null", "w", stdout),
                       "freopen");
     for (int i = 0; i < CONFORMANCE_CASES; i++) {

@@ -1,7 +1,7 @@
-/* The conservation law over MPI, checked exactly (support/conserve.h), with
+/* The law of conservation over MPI, checked exactly (support/conserve.h), with
    ranks that sleep at random: sparse all-reduces by every algorithm, and
-   partial ones in every mode. Rank 0 prints a line for each; the exit code is
-   the result. */
+   partial all-reduces in every mode. Rank 0 prints a line for each of them. The
+   exit code is the result. */
 #include "support/conserve.h"
 #include "support/mpi.h"
 #include "support/sanitized.h"
@@ -44,7 +44,8 @@ static void conserve(support_row_t row, const baton_sparse_options_t *sparse,
 static void conserve_partial(support_row_t row, baton_partial_mode_t mode,
                              bool wide)
 {
-    /* With more ranks than processors epochs get slower. */
+    /* If there are more ranks than processors, epochs are slower, so there are
+       fewer. */
     uint64_t steps = wide              ? 40
                      : world.size <= 4 ? 3000
                      : world.size <= 8 ? 1500
@@ -57,8 +58,8 @@ static void conserve_partial(support_row_t row, baton_partial_mode_t mode,
     conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1), 0);
 }
 
-/* Of each algorithm, and of SparDL with any teams. Vectors are so long that
-   some messages are sent in one piece, and others in many. */
+/* Every algorithm, and SparDL with every number of teams. Vectors are long, so
+   that some messages are sent in one piece, and others in many. */
 static void conserve_sparse(void)
 {
     baton_sparse_options_t options = support_collective_options(SUPPORT_SPARSE);
@@ -80,7 +81,7 @@ static void conserve_sparse(void)
     }
 }
 
-/* With ranks that fail in epochs which others have completed. */
+/* Some ranks fail in epochs that other ranks have completed. */
 static void conserve_failures(void)
 {
     static const baton_sparse_algorithm_t algorithms[] = {
@@ -94,7 +95,7 @@ static void conserve_failures(void)
     for (int i = 0; i < 5; i++) {
         plain.algorithm = i < 4 ? algorithms[i] : BATON_SPARSE_OKTOPK;
         plain.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
-        plain.warmup = 200; /* dense steps first */
+        plain.warmup = 200; /* the first steps are dense */
         plain.in_place = i == 0 && world.size % 3 == 2;
         conserve(SUPPORT_SPARSE, &plain, 20, 200);
     }

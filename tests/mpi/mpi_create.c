@@ -1,5 +1,6 @@
-/* Collectives by one call between processes: long vectors and short ones, again
-   and again, at once and started. The exit code is the result. */
+/* Collectives by one call, over MPI: with long vectors and short ones,
+   repeated, completed by the call or started by it. The exit code is the
+   result. */
 #include "support/cmocka.h"
 #include "support/mpi.h"
 #include "transport/mpi/packet.h"
@@ -51,7 +52,8 @@ static void check_count(size_t count)
     free(y);
 }
 
-/* Calls of one shape that are in place on one rank, another one each time. */
+/* Calls of one shape. In each call another rank works in place, and the others
+   do not. */
 static void check_mixed(void)
 {
     int sum = world.size * (world.size + 1) / 2;
@@ -70,8 +72,8 @@ static void check_mixed(void)
     }
 }
 
-/* All-reduces with other vectors each, started ahead as far as the depth goes,
-   which differs among ranks. */
+/* All-reduces with different vectors, started ahead as far as the depth allows.
+   The depth differs between ranks. */
 static void check_queued(size_t count)
 {
     enum { EPOCHS = 50, VECTORS = 8 };
@@ -116,7 +118,8 @@ static void call_the_others(void *arg, baton_log_level_t level,
     }
 }
 
-/* The last rank waits for all others, which come once it has warned. */
+/* The last rank waits for all others. These make their calls only after it has
+   warned. */
 static void check_late(void)
 {
     const int last = world.size - 1;
@@ -136,11 +139,12 @@ static void check_late(void)
                       "it is said once");
 }
 
-/* The version that this rank's library sends in its next exchange. */
+/* The version that this rank sends in its next exchange, instead of its own. */
 static const char *version;
 static int format;
 
-/* This takes the place of MPI's, which has the other name, too. */
+/* This definition replaces MPI's. MPI's function has a second name,
+   MPI_Iallreduce, through which it can still be called. */
 int PMPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
                     MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
@@ -153,8 +157,8 @@ int PMPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
     return MPI_Iallreduce(from, to, count, type, op, comm, request);
 }
 
-/* The last rank has loaded a library of another version, or of another wire
-   format. */
+/* Pretends that the last rank has loaded a library of another version, or of
+   another wire format. */
 static void check_versions(const char *last_version, int last_format)
 {
     if (world.size == 1) {
@@ -181,7 +185,7 @@ int main(int argc, char **argv)
     support_mpi_open();
     check_late();
     check_versions("9.8.7", BATON__WIRE_FORMAT);
-    check_versions(baton_version(), 0); /* as builds that had no number */
+    check_versions(baton_version(), 0); /* older builds send no wire format */
     check_count(0);
     check_count(1);
     check_count(8192);

@@ -1,6 +1,6 @@
-/* Every dense builder over MPI, at any number of ranks: every element type, odd
-   counts, in place and not; to the last bit. Rank 0 prints one line; the exit
-   code tells. */
+/* Every dense builder over MPI, on any number of ranks, with every element type
+   and with odd counts, in place and not. Results must be right to the last bit.
+   Rank 0 prints one line. The exit code is the result. */
 #include "support/dense_data.h"
 #include "support/mpi.h"
 
@@ -46,9 +46,10 @@ static void run_case(const dense_case_t *c, support_op_t op)
     free(target);
 }
 
-/* Every type and operation; empty, short, indivisible, and beyond what goes in
-   one packet; in place and not, from any root. Hosts of three ranks, or the
-   group's own where chunks are short. */
+/* Tests a builder with every type and operation, with empty, short, indivisible
+   and long vectors (which exceed a packet), in place and not, and from any
+   root. Ranks are divided into hosts of three, or into the group's own hosts if
+   chunks are short. */
 static void check_builder(const dense_builder_t *builder, baton_hosts_t *hosts)
 {
     static const size_t counts[] = {0, 1, 7, 1009, 30011};
@@ -75,7 +76,7 @@ static void check_builder(const dense_builder_t *builder, baton_hosts_t *hosts)
     }
 }
 
-/* The group and MPI agree on which ranks share a host. */
+/* Checks that the group and MPI agree on which ranks share a host. */
 static void check_hosts(void)
 {
     MPI_Comm near;

@@ -1,10 +1,11 @@
-/* Wrong use over MPI. By argument, since a process initialises MPI once:
+/* Wrong use over MPI. A process can initialise MPI only once, so the argument
+   selects a test:
 
-     (none)      MPI that is not there yet, or no longer; wrong communicators;
-                 and their attributes
-     serialized  MPI at a thread level that is too low for a progress thread
-     verified    schedules that BATON_VERIFY=1 refuses, on 3 ranks
-     closed      descriptors 0 to 2 are closed
+     (none)      MPI is not yet initialised, or was finalised; communicators
+                 that are wrong; attributes of communicators
+     serialized  MPI has a thread level that is too low for a progress thread
+     verified    schedules that commit refuses with BATON_VERIFY=1, on 3 ranks
+     closed      the program has closed descriptors 0 to 2
 
    The exit code is the result. */
 #include "support/mpi.h"
@@ -54,7 +55,8 @@ static void use_wrong_communicators(baton_engine_t *engine)
     }
 }
 
-/* A communicator by its address, as other languages have it. */
+/* Makes a group of a communicator that is given by its address, as other
+   languages give it. */
 static void use_addresses(baton_engine_t *engine)
 {
     baton_group_t *group = NULL;
@@ -83,7 +85,8 @@ static int count_copies(MPI_Comm comm, int keyval, void *count, void *in,
     return MPI_SUCCESS;
 }
 
-/* A group runs no function of the application's attributes. */
+/* The creation of a group calls none of the functions that the application has
+   set for attributes. */
 static void leave_attributes_alone(baton_engine_t *engine)
 {
     int keyval, count = 0;
@@ -98,8 +101,8 @@ static void leave_attributes_alone(baton_engine_t *engine)
     support_mpi_check(count == 0, "an attribute was copied");
 }
 
-/* The signals that a thread of the library blocks, by its file in /proc; 0: it
-   is another's. */
+/* Returns the set of signals that a thread of the library blocks, read from its
+   file in /proc. Returns 0 for a thread of another library. */
 static unsigned long long blocked_signals(const char *thread)
 {
     char path[80], line[200];
@@ -115,8 +118,8 @@ static unsigned long long blocked_signals(const char *thread)
     return blocked & 0x7fffffff;
 }
 
-/* Handlers of the application's run on none of the library's threads, but where
-   the thread itself raised the signal. */
+/* The application's signal handlers run on none of the library's threads,
+   unless the thread itself has raised the signal. */
 static void leave_signals_alone(baton_engine_t *engine)
 {
     static const int raised[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,
@@ -140,7 +143,9 @@ static void leave_signals_alone(baton_engine_t *engine)
             continue;
         }
         int tries = 0;
-        do { /* until it has begun: before that it blocks all */
+        /* Until the thread has begun, since it blocks all signals before
+           that. */
+        do {
             blocked = blocked_signals(task->d_name);
         } while (blocked != 0 && blocked != right && ++tries < 100000);
         support_mpi_check(blocked == 0 || blocked == right,
@@ -172,7 +177,9 @@ static void use_wrongly(int argc, char **argv)
                       "a descriptor was closed that is not the library's");
 }
 
-/* Also of one rank alone, which then shares with the others what all keep. */
+/* A group can't be made if the engines of all ranks, or that of one rank, have
+   a progress thread. The error on one rank reaches the others. Nothing remains
+   of these groups, so groups of manual engines can be made afterwards. */
 static void use_too_low_a_level(void)
 {
     baton_group_t *group;
@@ -195,7 +202,8 @@ static void use_too_low_a_level(void)
     MPI_Finalize();
 }
 
-/* The first ranks are a group that commits, and is healthy after that. */
+/* For each mistake the first ranks make a group. Its commit fails, and the
+   group works afterwards. */
 static void commit_mistakes(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
@@ -220,7 +228,7 @@ static void commit_mistakes(int argc, char **argv)
 
 enum { DESCRIPTORS = 512, MOST = 1 << 18 };
 
-/* The flags of each; -1: it is not open. */
+/* Stores the flags of each descriptor; -1: the descriptor is not open. */
 static void list_descriptors(int flags[DESCRIPTORS])
 {
     for (int fd = 0; fd < DESCRIPTORS; fd++) {
@@ -228,7 +236,8 @@ static void list_descriptors(int flags[DESCRIPTORS])
     }
 }
 
-/* How many listeners of this process are new. */
+/* Returns the number of listening sockets that this process has opened since
+   `before`. */
 static int count_listeners(const int *before, const int *now)
 {
     int count = 0;
@@ -243,7 +252,8 @@ static int count_listeners(const int *before, const int *now)
     return count;
 }
 
-/* Of all lengths, in memory that the ranks of a host read in place. */
+/* Sums vectors of all lengths, in memory that the ranks of a host read in
+   place. */
 static void sum_all_lengths(baton_group_t *group, int32_t *data)
 {
     for (size_t count = 1; count <= MOST; count *= 8) {
@@ -260,9 +270,10 @@ static void sum_all_lengths(baton_group_t *group, int32_t *data)
     }
 }
 
-/* A program may have closed its standard descriptors. None that the library
-   opens takes the number of one, which others write to; exec closes all, and
-   fork those by which others find out that this process lives. */
+/* A program may have closed its standard descriptors. The library must not use
+   their numbers for its own descriptors, because other code writes to these
+   numbers. exec must close all of the library's descriptors, and fork those by
+   which other processes find out that this process lives. */
 static void close_standard(int argc, char **argv)
 {
     int before[DESCRIPTORS], now[DESCRIPTORS], copies[3], own = 0, left;
@@ -273,7 +284,7 @@ static void close_standard(int argc, char **argv)
     for (int fd = 0; fd < 3; fd++) {
         copies[fd] = fcntl(fd, F_DUPFD_CLOEXEC, DESCRIPTORS);
     }
-    /* MPI opens its own where it first sends. */
+    /* MPI opens its own descriptors when it first sends. */
     MPI_Alltoall(sent, 1, MPI_INT, received, 1, MPI_INT, MPI_COMM_WORLD);
     list_descriptors(before);
     for (int fd = 0; fd < 3; fd++) {
@@ -285,7 +296,7 @@ static void close_standard(int argc, char **argv)
     sum_all_lengths(group, data);
     list_descriptors(now);
     for (int fd = 0; fd < 3; fd++) {
-        dup2(copies[fd], fd); /* for messages */
+        dup2(copies[fd], fd); /* messages of this test go there */
         support_mpi_check(now[fd] < 0, "a standard descriptor was taken");
     }
     for (int fd = 3; fd < DESCRIPTORS; fd++) {

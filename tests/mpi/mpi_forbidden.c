@@ -1,15 +1,16 @@
 /* Hosts that forbid something, as containers do: a system call that the library
-   would like to use fails in all ranks. Groups are made all the same, results
-   are right, and one rank says once what is missing. By argument:
+   would like to use fails in all ranks. Groups can be made nevertheless,
+   results are right, and one rank warns once. The argument selects what is
+   forbidden:
 
-     cma     process_vm_readv gives EPERM
-     late    so does it once there is a group, and process_vm_writev
-     private rank 1 lets nobody read its memory once there is a group
-     shm     there is no room in /dev/shm, nor for any shared memory
-     memfd   there are no descriptors of memory
+     cma     process_vm_readv fails with EPERM
+     late    process_vm_readv and process_vm_writev fail once there is a group
+     private rank 1 forbids others to read its memory once there is a group
+     shm     /dev/shm has no room, and there is no other shared memory
+     memfd   memfd_create fails
      files   rank 1 may have too few descriptors
 
-   Skipped where there is no seccomp. The exit code is the result. */
+   The test is skipped if there is no seccomp. The exit code is the result. */
 #include "support/mpi.h"
 #include <baton/engine.h>
 #include <baton/memory.h>
@@ -32,9 +33,9 @@ typedef struct ban {
     const char *name;
     unsigned call;
     unsigned error;
-    const char *says; /* a part of what is logged */
-    int by;           /* how many ranks of a host say it; 0: each */
-    bool late;        /* it begins when there is a group */
+    const char *says; /* a part of the warning */
+    int by;           /* number of ranks of a host that warn; 0: each rank */
+    bool late;        /* the call is forbidden only once there is a group */
 } ban_t;
 
 static const char refused[] = "may no longer access the memory of rank";
@@ -46,15 +47,15 @@ static const ban_t bans[] = {
     {"private", 0, EPERM, refused, 1, true},
     {"shm", SYS_fallocate, ENOSPC,
      "can't share memory (rank 0: shared memory: posix_fallocate", 1, false},
-    {"memfd", SYS_memfd_create, EPERM, "take ordinary memory", 0, false},
+    {"memfd", SYS_memfd_create, EPERM, "use ordinary memory", 0, false},
     {"files", 0, EMFILE, "can't share memory (rank 1: ", 1, false},
 };
 
 static const ban_t *banned;
 static atomic_int said;
-static bool reads = true; /* no rank says otherwise */
+static bool reads = true; /* false: ranks can't read each other's memory */
 
-/* In all threads. */
+/* Makes a system call fail in all threads of this process. */
 static bool forbid(unsigned call, unsigned error)
 {
     struct sock_filter code[] = {
@@ -127,7 +128,8 @@ static void use(void)
     }
 }
 
-/* One more each time, until there is a group: without shared memory. */
+/* Allows one more descriptor each time, until a group can be made, without
+   shared memory. */
 static void create_with_few_files(void)
 {
     enum { FILES = 256 };
@@ -191,7 +193,8 @@ int main(int argc, char **argv)
     use();
     support_mpi_ok(baton_group_destroy(world.group));
     support_mpi_ok(baton_group_create_mpi(world.engine, MPI_COMM_WORLD,
-                                          &world.group)); /* and again */
+                                          /* Make a second group. */
+                                          &world.group));
     use();
     int by = atomic_load(&said);
     MPI_Allreduce(MPI_IN_PLACE, &by, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

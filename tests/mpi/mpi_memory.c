@@ -1,6 +1,6 @@
-/* Memory that ranks of a host share: as source, as target and in place; freed
-   in any order; and that none of it is left behind. The exit code is the
-   result. */
+/* Memory that the ranks of a host share: used as source, as target and in
+   place, and freed in any order. Checks that none of it is left in the end. The
+   exit code is the result. */
 #include "base/alloc.h"
 #include "base/config.h"
 #include "sched/schedule.h"
@@ -31,7 +31,8 @@ static unsigned char value_of(int of, size_t i, int epoch)
     return (unsigned char)((size_t)of * 7 + i * 13 + (size_t)epoch * 31);
 }
 
-/* An all-reduce of elements that are sums of bytes, two epochs. */
+/* Runs two epochs of an all-reduce. Its elements are arrays of bytes, which the
+   reduction adds one by one. */
 static void sum_elements(const char *algorithm, const baton_op_t *op,
                          unsigned char *source, unsigned char *target,
                          size_t bytes)
@@ -84,8 +85,8 @@ static void add_bytes(void *arg, void *target, const void *left,
     }
 }
 
-/* A long message is read in parts of BATON__PART_BYTES. These elements do not
-   divide that length, or are longer than it. */
+/* A long message is read in parts of BATON__PART_BYTES. The elements here do
+   not divide that length, or are longer than a part. */
 static void sums_of_long_elements(void)
 {
     static size_t elements[] = {24, BATON__PART_BYTES - 1,
@@ -135,7 +136,7 @@ static void sums_of_any_memory(void)
 
 /* ---- sharing ----------------------------------------------------------- */
 
-/* Counts this process's mappings of segments. */
+/* Returns the number of this process's mappings of segments. */
 static int count_mappings(void)
 {
     char line[512];
@@ -163,7 +164,7 @@ static bool is_shared(const void *memory)
     return false;
 }
 
-/* True once `mine` is true on all ranks. */
+/* Returns true once `mine` is true on all ranks. */
 static bool on_all(bool mine)
 {
     int here = mine;
@@ -172,8 +173,8 @@ static bool on_all(bool mine)
     return all != 0;
 }
 
-/* Ranks free what their peers have mapped, each in an order of its own, and
-   allocate again; in the end no mapping is left. */
+/* Each rank frees memory that its peers have mapped, in an order of its own,
+   and allocates again. In the end no mapping may be left. */
 static void nothing_is_left_behind(void)
 {
     enum { BYTES = 3 << 19, BLOCKS = 3, ROUNDS = 1000 };
@@ -197,7 +198,8 @@ static void nothing_is_left_behind(void)
         release(blocks[(i + world.rank) % BLOCKS]);
     }
     bool left = true;
-    for (int i = 0; i < ROUNDS && left; i++) { /* peers have to poll */
+    /* Peers unmap memory only when they poll. */
+    for (int i = 0; i < ROUNDS && left; i++) {
         support_mpi_healthy(world.group);
         left = !on_all(count_mappings() <= before);
     }
@@ -214,8 +216,9 @@ static baton_schedule_t *copy_scratch(size_t bytes)
     return s;
 }
 
-/* Where ranks share a host and nothing forbids it memory is shared, scratch,
-   too: that no test passes for want of it. */
+/* If ranks share a host, and nothing forbids it, memory must be shared,
+   including scratch. Otherwise the other tests here would pass without testing
+   anything. */
 static void memory_is_shared(void)
 {
     enum { BYTES = 200000 };
@@ -234,7 +237,8 @@ static void memory_is_shared(void)
     support_mpi_ok(baton_schedule_destroy(s));
 }
 
-/* A wrong count asks for more than the host has: an error that names it. */
+/* A count that is too large asks for more memory than the host has. The error
+   names the count. */
 static void memory_is_lacking(void)
 {
     enum { BYTES = 64 << 20 };
@@ -254,7 +258,8 @@ static void memory_is_lacking(void)
     support_mpi_ok(baton_schedule_destroy(s));
 }
 
-/* Ordinary memory is, wherever it is bound; what ranks share is not. */
+/* Ordinary memory is private, to whatever buffer it is bound. Memory that ranks
+   share is not. */
 static void memory_is_private(void)
 {
     enum { BYTES = 200000 };

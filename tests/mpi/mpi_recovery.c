@@ -1,8 +1,8 @@
-/* Failures over MPI, and optional messages: `mpi_recovery [ROUNDS]`. In each of
-   so many rounds a random rank fails an epoch or cancels it, and all recover.
-   Ten times as many epochs skip sends and overtake optional receives at random,
-   and no message meets an epoch that is not its own. That partial collectives
-   lose nothing is told by sim/test_properties.c. BATON_SEED repeats a run; the
+/* Failures and optional messages over MPI: `mpi_recovery [ROUNDS]`. In each
+   round a random rank fails or cancels an epoch, and all ranks recover. Ten
+   times as many epochs skip sends and overtake optional receives at random. No
+   message may be received in another epoch than its own. sim/test_properties.c
+   tests that partial collectives lose nothing. BATON_SEED repeats a run. The
    exit code is the result. */
 #include "progress/driving/engine.h"
 #include "sched/schedule.h"
@@ -31,7 +31,7 @@ typedef struct letter {
     uint64_t padding[30];
 } letter_t;
 
-/* One way of a pair of ranks. */
+/* One direction between two ranks. */
 typedef struct way {
     struct letters *letters;
     letter_t letter;
@@ -64,14 +64,14 @@ static baton_status_t read_letter(void *arg, baton_call_t *call)
         way->letter.from != way->peer || way->letter.to != world.rank) {
         return BATON_ERR_MISMATCH;
     }
-    way->letter.epoch = 0; /* read once */
+    way->letter.epoch = 0; /* a letter is read once */
     way->letters->taken++;
     return BATON_OK;
 }
 
-/* Every rank may send a message to each other one. With `together` a barrier
-   behind the sends keeps the epochs of all ranks together; otherwise they drift
-   apart. */
+/* Every rank may send a message to each other rank. If `together` is true, a
+   barrier after the sends keeps the epochs of all ranks together. Otherwise
+   they drift apart. */
 static baton_schedule_t *create_letters(letters_t *letters, bool together)
 {
     baton_schedule_t *schedule = NULL;
@@ -119,7 +119,8 @@ static void test_letters(uint64_t seed, bool together)
     uint64_t counts[2] = {letters.taken, letters.skipped};
     MPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
-    /* A rank alone has ended its epoch before its letter to itself comes. */
+    /* Without other ranks, a rank has ended its epoch before the message to
+       itself arrives. */
     if ((world.size > 1 && counts[0] == 0) || counts[1] == 0) {
         support_mpi_die("letters were read, and some were not written");
     }
@@ -128,11 +129,11 @@ static void test_letters(uint64_t seed, bool together)
     free(letters.in);
 }
 
-/* Each of many schedules is committed by one rank, and the others destroy it:
-   all are told, also by ranks that wait in baton_group_destroy. */
+/* One rank commits each of many schedules, and the others destroy it. All ranks
+   are told, even those that wait in baton_group_destroy. */
 static void test_farewells(void)
 {
-    enum { LEFT = 100 }; /* more than there is room for notices */
+    enum { LEFT = 100 }; /* more schedules than there is room for notices */
     baton_group_t *of = NULL;
     baton_schedule_t *all[LEFT];
     support_mpi_ok(support_mpi_group(world.engine, MPI_COMM_WORLD, &of));
@@ -167,8 +168,9 @@ static baton_group_t *make_group(void)
     return group;
 }
 
-/* Each rank is to receive from the next one, which sends nothing. The messages
-   of a wait that timed out and of the mismatch say where the other rank is. */
+/* Each rank expects a message from the next one, which sends nothing. The
+   message of the wait that timed out, and that of the mismatch, say where the
+   other rank is. */
 static void test_places(void)
 {
     char from[160];
@@ -182,7 +184,7 @@ static void test_places(void)
     if (world.rank == 0) {
         support_mpi_ok(baton_schedule_commit(s));
         support_mpi_ok(baton_schedule_start(s));
-        do { /* until the epoch has begun */
+        do { /* repeat until the epoch has begun */
             support_mpi_expect(baton_schedule_wait(s, 1), BATON_ERR_TIMEOUT);
         } while (strstr(baton_error_message(), "not begun") != NULL);
         support_mpi_says(from);
@@ -202,9 +204,10 @@ static void test_places(void)
     support_mpi_ok(baton_group_destroy(group));
 }
 
-/* Groups of the same ranks, one after another and two at a time: what ranks of
-   one host share is taken over from the last one, unless it ran elsewhere; and
-   no group is made if one of them alone has noticed that a rank has ended. */
+/* Groups of the same ranks, one after another, and two at a time. A new group
+   takes over the memory that the ranks of one host share, unless the old group
+   was on other hosts. No group is made if even one of the ranks has noticed
+   that a rank has ended. */
 static void test_again(void)
 {
     baton__mpi_t *last = NULL;
@@ -227,8 +230,8 @@ static void test_again(void)
                                      : "on another rank");
 }
 
-/* The last rank comes when the others have left after BATON_DESTROY_MS: it is
-   told so, though they go on. */
+/* The last rank destroys its group only after the others have given up waiting,
+   after BATON_DESTROY_MS. It learns that, although the others go on. */
 static void test_late(void)
 {
     baton_group_t *group = make_group();
@@ -255,7 +258,8 @@ static void test_late(void)
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
-    baton__engine_rechecks = true; /* so that ranks are asked */
+    /* This makes a rank that waits ask the others whether they live. */
+    baton__engine_rechecks = true;
     if (argc > 1) {
         rounds = atoi(argv[1]);
     }

@@ -1,24 +1,25 @@
 /* One random world of scripts/soak.sh. Ranks run epochs and check their
-   results; one of them is killed, or stopped for a while. Those that an error
-   tells of the loss shrink the group, in a third of the worlds while one more
-   is killed, and sum in the new one; a sparse all-reduce goes on there; then
-   all leave. What it does and gets is written to a log, of which soak.sh checks
-   the rest.
+   results. One rank is killed, or stopped for a while. The ranks that learn of
+   the loss by an error shrink the group, and sum in the new one; in a third of
+   the worlds one more rank is killed meanwhile. A sparse all-reduce continues
+   in the new group. Then all ranks leave. Each rank writes to a log what it
+   does and gets, and soak.sh checks the rest there.
 
      mpi_soak LOG MOMENT VICTIM EPOCH DELAY_US CHILD WORK COUNT MODE ALGORITHM
 
-   MOMENT, of rank VICTIM: what it is at in EPOCH, when it is killed DELAY_US
-   later: awake, asleep, call, reduce, copy; or create, commit, leave; or
-   everyone, for all ranks, also while they make a group. stop: it is stopped
-   for COUNT ms and nobody fails. orders: nobody is killed; EPOCH rounds of
-   try_orders.
-   CHILD: 1: the victim leaves a child that has its descriptors; 2: the others
-   try a recovery.
-   WORK: dense: all-reduces of COUNT elements by ALGORITHM ("": any); small:
-   many messages; or a row of support/collective.h, with its algorithm or MODE.
-   From 4 on MODE is that less 4, and a partial sparse one goes on by itself
-   when ranks are lost (on_loss): then nobody but the victim is to fail.
-   BATON_SEED: of the ranks' paces. */
+   MOMENT is what rank VICTIM does in EPOCH, DELAY_US before it is killed:
+   awake, asleep, call, reduce, copy, create, commit or leave. everyone: all
+   ranks are killed, also while they make a group. stop: the victim is stopped
+   for COUNT ms, and no rank fails. orders: no rank is killed, and there are
+   EPOCH rounds of try_orders.
+   CHILD is 1 if the victim leaves a child that has its descriptors, and 2 if
+   the other ranks try a recovery.
+   WORK is dense for all-reduces of COUNT elements by ALGORITHM ("" for any),
+   small for many messages, or a row of support/collective.h with its ALGORITHM
+   or MODE. If MODE is 4 or more, the mode is MODE - 4, and a partial sparse
+   all-reduce goes on by itself when ranks are lost (on_loss); then no rank but
+   the victim may fail.
+   BATON_SEED determines the pace of each rank. */
 #include "progress/driving/engine.h"
 #include "support/conserve.h"
 #include "support/mpi.h"
@@ -31,9 +32,9 @@
 #include <unistd.h>
 
 enum {
-    MESSAGES = 48, /* from each rank to each other one, in an epoch */
-    MORE = 20,     /* epochs, where nobody is killed */
-    SUMS = 3,      /* in a group that was shrunk */
+    MESSAGES = 48, /* messages from each rank to each other rank in an epoch */
+    MORE = 20,     /* epochs, if no rank is killed */
+    SUMS = 3,      /* epochs in a group that was shrunk */
     LATE_US = 2000
 };
 
@@ -62,8 +63,8 @@ static bool is_struck(const char *moment)
     return is_at(moment) && world.rank == plan.victim;
 }
 
-/* How long this rank's main thread has been ready to run, while others had the
-   processors, in microseconds. */
+/* Returns for how many microseconds this rank's main thread was ready to run
+   while other threads had the processors. */
 static unsigned long long find_delay(void)
 {
     unsigned long long ns = 0;
@@ -75,8 +76,9 @@ static unsigned long long find_delay(void)
     return ns / 1000;
 }
 
-/* A line "WORD RANK MICROSECONDS ...", of all ranks one after another. Where a
-   wait may end, scripts/soak.sh subtracts what a second line says. */
+/* Writes a line "WORD RANK MICROSECONDS ..." to the log that all ranks share.
+   scripts/soak.sh subtracts the delay that a second line reports from the time
+   of a wait. */
 static void say(const char *word, const char *format, ...)
 {
     char line[1024];
@@ -100,7 +102,7 @@ static void say(const char *word, const char *format, ...)
     }
 }
 
-/* Sleeps, every other time. */
+/* Sleeps in half of its calls. */
 static void dawdle(uint64_t most_us)
 {
     if (support_once_in(&pace, 2)) {
@@ -110,7 +112,7 @@ static void dawdle(uint64_t most_us)
 
 /* ---- signals ------------------------------------------------------------ */
 
-/* The kernel sends the signal, whatever the process is at by then. */
+/* Lets the kernel send the signal later, whatever the process is doing then. */
 static void send_later(int number, uint64_t us)
 {
     timer_t timer;
@@ -126,11 +128,12 @@ static void send_later(int number, uint64_t us)
 
 static void strike(uint64_t delay_us)
 {
-    if (plan.child == 1 && fork() == 0) { /* it has all descriptors, too */
+    /* The child has all of the victim's descriptors. */
+    if (plan.child == 1 && fork() == 0) {
         for (int i = 0; i < 3; i++) {
-            close(i); /* mpirun waits for the end of these */
+            close(i); /* mpirun waits until these descriptors are closed */
         }
-        say("child", "%d", getpid()); /* soak.sh kills it, at the end */
+        say("child", "%d", getpid()); /* soak.sh kills the child at the end */
         for (;;) {
             (void)pause();
         }
@@ -153,7 +156,8 @@ static void strike(uint64_t delay_us)
 /* ---- the ranks' work ---------------------------------------------------- */
 
 static baton_schedule_t *schedule, *pairs[2];
-static uint64_t *input, *data; /* of dense vectors; of small messages */
+/* `input` is the memory of dense vectors, and `data` that of small messages. */
+static uint64_t *input, *data;
 static support_collective_t collective;
 static conserve_account_t account;
 static bool dies_in_reduce;
@@ -166,7 +170,8 @@ static baton_status_t on_call(void *arg, baton_call_t *call)
     }
     dies_in_reduce = is_struck("reduce") && epoch >= plan.epoch;
     if ((epoch == plan.epoch && is_struck("call")) ||
-        (dies_in_reduce && epoch > plan.epoch + 9)) { /* it reduces nothing */
+        /* This rank reduces nothing in these epochs. */
+        (dies_in_reduce && epoch > plan.epoch + 9)) {
         strike(0);
     }
     return BATON_OK;
@@ -254,7 +259,8 @@ static baton_status_t open_collective(void)
         options.mode = (baton_partial_mode_t)(plan.mode % 4);
     }
     if (row == SUPPORT_PARTIAL_SPARSE) {
-        options.seed = world.seed % 2; /* a set of tensors, or not */
+        /* An odd seed asks for a set of tensors. */
+        options.seed = world.seed % 2;
         options.on_loss =
             goes_on() ? BATON_ON_LOSS_CONTINUE : BATON_ON_LOSS_FAIL;
     }
@@ -274,7 +280,8 @@ static baton_status_t open_collective(void)
     return status;
 }
 
-/* So that soak.sh can compare the results of ranks. */
+/* Writes a hash of the result, so that soak.sh can compare the results of
+   ranks. */
 static void say_result(uint64_t epoch, const double *result)
 {
     uint64_t hash = 0;
@@ -312,7 +319,7 @@ static baton_status_t step_collective(uint64_t epoch)
     if (what != NULL) {
         say("FAULT", "epoch %" PRIu64 ": %s", epoch, what);
     }
-    /* An epoch that the dead alone have ended is run again. */
+    /* An epoch that only dead ranks have ended is run again. */
     const bool dies = world.rank == plan.victim || is_at("everyone");
     if (status == BATON_OK && !(goes_on() && dies)) {
         say_result(epoch, result);
@@ -320,7 +327,8 @@ static baton_status_t step_collective(uint64_t epoch)
     return status;
 }
 
-/* Elements of a vector, or messages from a rank to another. */
+/* Returns an element of a vector or, with small messages, of a message from one
+   rank to another. */
 static uint64_t element(int from, int to, uint64_t epoch, size_t i)
 {
     return works("dense")
@@ -350,10 +358,10 @@ static baton_status_t step_schedule(uint64_t epoch)
 
 /* ---- survivors ----------------------------------------------------------- */
 
-static baton_group_t *older[2]; /* that were shrunk */
+static baton_group_t *older[2]; /* the groups that were shrunk */
 static int older_count;
 
-/* The rank that is killed while all shrink, or -1. */
+/* Returns the rank that is killed while all ranks shrink the group, or -1. */
 static int second_victim(void)
 {
     return world.seed % 3 != 0 || world.size < 3 || is_at("everyone")
@@ -380,7 +388,8 @@ static baton_status_t sum_in(baton_group_t *group)
     return status;
 }
 
-/* A sparse all-reduce goes on in the group; false if it fails once more. */
+/* Moves the sparse all-reduce to the new group. Returns false if another
+   failure has occurred. */
 static bool move_sparse(baton_group_t *group)
 {
     static double gradient[CONSERVE_MOST], result[CONSERVE_MOST];
@@ -390,9 +399,10 @@ static bool move_sparse(baton_group_t *group)
     }
     baton_status_t status = baton_sparse_shrink(collective.sparse, group, -1);
     if (status == BATON_ERR_STATE) {
-        return true; /* it has never been connected */
+        return true; /* the sparse all-reduce was never connected */
     }
-    while (status == BATON_OK && partial) { /* what was missed */
+    /* Get the results that this rank has missed. */
+    while (status == BATON_OK && partial) {
         status = support_collective_wait(&collective, result, NULL);
     }
     for (uint64_t i = 0;
@@ -414,7 +424,7 @@ static bool move_sparse(baton_group_t *group)
     return status == BATON_OK;
 }
 
-/* Shrinks the group until what is left of it works. */
+/* Shrinks the group until the remaining ranks have a group that works. */
 static void go_on(void)
 {
     const int second = second_victim();
@@ -441,7 +451,7 @@ static void go_on(void)
 
 /* ---- a world ------------------------------------------------------------ */
 
-/* Runs epochs until one fails, or some more where nobody is to fail. */
+/* Runs epochs until one fails or, if no rank is to fail, a number of epochs. */
 static void run_epochs(void)
 {
     const bool ends = is_at("stop") || is_at("leave") || goes_on();
@@ -473,19 +483,21 @@ static void run_epochs(void)
     }
 }
 
-static int exchanges = -1; /* of this rank, while the group is made */
+/* Number of this rank's exchanges while the group is made. */
+static int exchanges = -1;
 
-/* Takes the place of MPI's, which has the other name, too. */
+/* This definition replaces MPI's. MPI's function has a second name,
+   MPI_Iallreduce, through which it can still be called. */
 int PMPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
                     MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
     if (exchanges >= 0 && ++exchanges == 2 && is_struck("create")) {
-        strike(plan.delay_us / 10); /* all have come */
+        strike(plan.delay_us / 10); /* all ranks have come by then */
     }
     return MPI_Iallreduce(from, to, count, type, op, comm, request);
 }
 
-/* False if a rank has ended meanwhile. */
+/* Returns false if a rank has ended meanwhile. */
 static bool make_group(void)
 {
     exchanges = 0;
@@ -523,10 +535,11 @@ static void leave(void)
     free(data);
 }
 
-/* The address sanitizer's. */
+/* The address sanitizer has this function; NULL without it. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 
-/* How many descriptors there are, and mappings of Baton's. */
+/* Writes how many descriptors this process has, or how many of Baton's
+   mappings. */
 static void say_rest(const char *word, const char *path)
 {
     char command[4200];
@@ -550,9 +563,10 @@ static void destroy_one(int which)
     say("end", "%d", which);
 }
 
-/* All ranks destroy a schedule that has run, one that `late` has not committed
-   yet, a partial, and the group, each in an order and at a pace of its own.
-   The late rank learns that nobody waits for it. */
+/* All ranks destroy a schedule that has run, a schedule that rank `late` has
+   not committed yet, a partial all-reduce, and the group. Each rank does so in
+   an order and at a pace of its own. The late rank learns that no rank waits
+   for it. */
 static void try_orders(int late)
 {
     static uint64_t sums[2];
@@ -601,13 +615,14 @@ int main(int argc, char **argv)
     plan.mode = (uint32_t)atoi(argv[9]);
     plan.algorithm = argv[10];
     support_mpi_begin(argc, argv);
-    baton__engine_rechecks = true; /* so that ranks are asked */
+    /* This makes a rank that waits ask the others whether they live. */
+    baton__engine_rechecks = true;
     pace = support_random(world.seed, (uint64_t)world.rank);
     say("process", "%d", getpid());
     if (is_at("everyone")) {
         strike(support_random_below(&pace, 1 + 10 * plan.delay_us));
     }
-    support_mpi_open(); /* files that MPI opens here stay open */
+    support_mpi_open(); /* descriptors that MPI opens here stay open */
     support_mpi_healthy(world.group);
     support_mpi_ok(baton_group_destroy(world.group));
     support_mpi_ok(baton_engine_close(world.engine));
@@ -630,7 +645,9 @@ int main(int argc, char **argv)
         say("FAULT", "memory is lost");
     }
     say(is_struck("leave") ? "dies" : "done", "");
-    for (;;) { /* as an exit makes mpirun end the others; soak.sh kills them */
+    /* If this process ended, mpirun would end the others, too; soak.sh kills
+       it. */
+    for (;;) {
         (void)pause();
     }
 }

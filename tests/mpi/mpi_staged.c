@@ -1,8 +1,8 @@
 /* Messages of device memory over MPI: random programs (support/program.h), with
-   an emulated device in each process. Devices of different processes have no
-   kin here, so that all data pass through the host, but for messages of a rank
-   to itself. (The conformance suite, over a fake MPI, is test_conformance's.)
- */
+   an emulated device in each process. A device can't access the memory of
+   another process here. So all data pass through main memory, except in
+   messages from a rank to itself. (test_conformance runs the conformance suite
+   over a fake MPI.) */
 #include "support/cmocka.h"
 #include "support/device_program.h"
 #include "support/mpi.h"
@@ -14,8 +14,8 @@
 
 enum { TRIALS = 40, EPOCHS = 4, PART_BYTES = 30000, PROGRAMS = 2 };
 
-/* A program on this rank, and the memory of all ranks as the reference has
-   it. */
+/* A program on this rank, and the reference, which computes the memory of all
+   ranks. */
 typedef struct run {
     program_t program;
     device_program_t own;
@@ -125,8 +125,8 @@ static void run_programs(baton_progress_t progress, const char *block)
     support_mpi_ok(baton_engine_close(engine));
 }
 
-/* MPI is left to take what it pulls from other hosts, if it says that it can,
-   or the user does. */
+/* Messages from other hosts that are pulled are left to MPI if MPI says that it
+   accepts device memory, or if the user says so. */
 static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
     baton__bootstrap_mpi_t bootstrap;

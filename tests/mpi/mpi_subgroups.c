@@ -1,4 +1,5 @@
-/* Random groups of some ranks of others (support/subgroups.h) over MPI. */
+/* Random groups of some ranks of other groups (support/subgroups.h), over
+   MPI. */
 #include "progress/driving/engine.h"
 #include "support/mpi.h"
 #include "support/sanitized.h"
@@ -12,7 +13,8 @@ int main(int argc, char **argv)
 {
     const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     baton_group_t *some;
-    baton__engine_rechecks = false; /* who is not told to leave, hangs */
+    /* A rank that is never told to leave would hang. */
+    baton__engine_rechecks = false;
     setenv("BATON_STALL_MS", "86400000", 1);
     setenv("BATON_DESTROY_MS", "86400000", 1);
     support_mpi_begin(argc, argv);

@@ -1,30 +1,33 @@
 /* Ranks are killed, and the others go on: `mpi_survivors ROUND...`, run by
-   survivors.sh. In each round some ranks of MPI_COMM_WORLD die, the group's
-   epochs fail on all others, these shrink it, and the survivors' group sums:
+   survivors.sh. In each round some ranks of MPI_COMM_WORLD die. The group's
+   epochs then fail on all other ranks, which shrink the group and make a sum in
+   the new one. Rounds are:
 
      1,3    ranks 1 and 3 are killed
      d4     rank 4 is killed while it shrinks the group; the others may find it
-            in their new one, and shrink that
-     none   nobody is killed, and the last rank comes late
-     l1     rank 1 does not come back from a call of MPI: it is dead to the
-            others, though its process lives
-     p0,2   ranks 0 and 2 die at random moments, of a timer, while all do steps
-            of a partial that goes on (on_loss)
-     s0,2   the same, while all do steps of a sparse all-reduce, full or
-            partial, which goes on in the survivors' group
-            (baton_sparse_shrink), or by itself (on_loss)
-     b1     the first one: rank 1 is killed before any rank has had anything to
-            do with another, and leaves a child that has its descriptors
-     c1     the last one: rank 1 is killed while ranks of several hosts, or with
-            BATON_SHM=0, tell each other that they send no more: that never
-            reaches the next rank. As the first one, too, no rank has a link
-     m4     rank 1 of those that live is killed behind the fourth exchange by
-   which they make a group; m: none is. h1: as m1, and rank 2 is held in the
-   first exchange. All rounds are so, or none
+            in their new group, and then shrink that one
+     none   no rank is killed, and the last rank comes late
+     l1     rank 1 does not return from a call of MPI: the others count it as
+            lost, though its process lives
+     p0,2   a timer kills ranks 0 and 2 at random moments, while all ranks do
+            steps of a partial all-reduce that goes on (on_loss)
+     s0,2   the same with steps of a sparse all-reduce, full or partial, which
+            goes on in the survivors' group (baton_sparse_shrink), or by itself
+            (on_loss)
+     b1     only as the first round: rank 1 is killed before any rank has had
+            contact with another, and leaves a child that has its descriptors
+     c1     only as the last round: rank 1 is killed while ranks of several
+            hosts, or with BATON_SHM=0, tell each other that they send no more;
+            that message never reaches the next rank. As in b1, no rank has a
+            link to another
+     m4     of the ranks that live, rank 1 is killed after the fourth exchange
+            by which they make a group. m: no rank is killed. h1: as m1, and
+            rank 2 is held in the first exchange. If one round is of this kind,
+            all must be
 
-   Old groups are destroyed before the new ones are used, or at the end. Those
-   that are left say that they go on. MPI_Finalize is not called: it hangs if
-   the dead were on another host. */
+   Old groups are destroyed before the new ones are used, or at the end. Ranks
+   that a group has left behind say that they go on. MPI_Finalize is not called,
+   since it hangs if the dead ranks were on another host. */
 #include "base/clock.h"
 #include "support/mpi.h"
 #include "support/random.h"
@@ -42,15 +45,18 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { MOST = 32, COUNT = 2000, UNHEARD = 1000 /* a tag */ };
+/* UNHEARD is the tag of a message. */
+enum { MOST = 32, COUNT = 2000, UNHEARD = 1000 };
 
-static baton_group_t *old[MOST]; /* to be destroyed at the end */
+static baton_group_t *old[MOST]; /* groups that are destroyed at the end */
 static int old_count;
-static int members[MOST]; /* of the group: ranks of the world */
+/* For each rank of the group, its rank in the world. */
+static int members[MOST];
 static uint64_t data[COUNT];
-static uint64_t seed; /* the same on all ranks */
+static uint64_t seed; /* the seed is the same on all ranks */
 
-/* True if this rank is among those of a round: "1,3", "d4" or "p0". */
+/* Returns true if this rank is a victim of the round, which is a text such as
+   "1,3", "d4" or "p0". */
 static bool is_victim(const char *round, int rank)
 {
     const char *at = round + (strchr("bcdlps", *round) != NULL);
@@ -71,7 +77,8 @@ static void die(void)
 
 static bool cuts_last;
 
-/* These take the place of MPI's, which have the other names, too. */
+/* These definitions replace MPI's. MPI's functions have second names, without
+   the P, through which they can still be called. */
 int PMPI_Isend(const void *bytes, int count, MPI_Datatype type, int to, int tag,
                MPI_Comm comm, MPI_Request *request)
 {
@@ -82,9 +89,10 @@ int PMPI_Isend(const void *bytes, int count, MPI_Datatype type, int to, int tag,
                : MPI_Isend(bytes, count, type, to, tag, comm, request);
 }
 
-/* While a group is made, before this rank dies; -1: it lives. */
+/* The number of exchanges, while a group is made, before this rank dies; -1: it
+   lives. */
 static int exchanges_left = -1;
-static bool held; /* this rank's next exchange does not end */
+static bool held; /* true: this rank's next exchange does not end */
 
 static void die_if_due(void)
 {
@@ -93,7 +101,7 @@ static void die_if_due(void)
     }
 }
 
-static bool loops; /* in the next call */
+static bool loops; /* true: the next call does not return */
 
 int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status)
 {
@@ -121,8 +129,8 @@ int PMPI_Comm_idup(MPI_Comm comm, MPI_Comm *out, MPI_Request *request)
     return MPI_Comm_idup(comm, out, request);
 }
 
-/* One sum over the group, of which all ranks know whether it worked: nobody
-   can end it without the others. */
+/* Makes one sum over the group. All ranks learn whether it has succeeded, since
+   no rank can end it without the others. */
 static bool can_sum(baton_group_t *group)
 {
     uint64_t size = (uint64_t)baton_group_size(group), all = 0;
@@ -162,7 +170,7 @@ static baton_group_t *shrink(baton_group_t *group, bool destroys)
     return next;
 }
 
-/* The last rank comes when the first one has found that it had not. */
+/* The last rank comes after the first one has noticed that it is missing. */
 static void come_late(baton_group_t *group)
 {
     int first = members[0], last = members[baton_group_size(group) - 1];
@@ -188,8 +196,8 @@ static void die_within(uint64_t us)
     support_mpi_check(setitimer(ITIMER_REAL, &timer, NULL) == 0, "no timer");
 }
 
-/* Each contribution has a bit of its own, so each result tells what is in it.
-   Returns a hash of all results. */
+/* Each contribution has a bit of its own, so each result shows which
+   contributions are in it. Returns a hash of all results. */
 static uint64_t run_partial(baton_group_t *group, bool victim)
 {
     support_random_t same = support_random(seed, 1);
@@ -243,7 +251,8 @@ static uint64_t run_partial(baton_group_t *group, bool victim)
     return hash;
 }
 
-/* All that live have got the same results: so has their sum. */
+/* Checks that all living ranks have got the same results, by a sum of their
+   hashes. */
 static void check_same(baton_group_t *group, uint64_t hash)
 {
     baton_schedule_t *sum = support_mpi_sum(group, data, sizeof *data,
@@ -260,17 +269,19 @@ static void check_same(baton_group_t *group, uint64_t hash)
 
 enum { ELEMENTS = 1200 };
 
-/* Element i of gradients is rank i % world.size's alone, and all are positive
-   integers: so an element's results and residuals add up to what its rank has
-   given, if that lives; or to less, where others drop entries on their way,
-   which die. */
+/* Element i of the gradients is not zero only on rank i % world.size, and all
+   values are positive integers. So the results and residuals of an element add
+   up to the sum of what that rank has given, if it lives. The sum may be less
+   if other ranks, which have died, had dropped entries of it. */
 static struct {
     baton_sparse_options_t options;
     baton_sparse_t *sparse;
     uint64_t results_seen;
-    bool started, has_gradient; /* full: that is in no result */
+    /* For full all-reduces: the gradient is in no result yet. */
+    bool started, has_gradient;
     double gradient[ELEMENTS], given[ELEMENTS], results[ELEMENTS];
-    double rest[ELEMENTS]; /* residual and pending, behind the last step */
+    /* The residual and the pending contribution after the last step. */
+    double rest[ELEMENTS];
 } own;
 
 static bool goes_on(void)
@@ -343,7 +354,8 @@ static baton_status_t wait_for_sparse(void)
     return status;
 }
 
-/* Goes on among those that live, as docs/training.md has it. */
+/* Continues in a group of the living ranks, as described in
+   docs/training.md. */
 static baton_group_t *move_sparse(baton_group_t *group)
 {
     baton_status_t status;
@@ -367,7 +379,8 @@ static baton_group_t *move_sparse(baton_group_t *group)
 static void end_sparse(void)
 {
     baton_status_t status = baton_sparse_residual(own.sparse, own.rest);
-    while (status == BATON_ERR_BUSY) { /* peers' epochs end */
+    /* Wait until the epochs of peers have ended. */
+    while (status == BATON_ERR_BUSY) {
         bool done;
         (void)!baton_sparse_test(own.sparse, &done);
         status = baton_sparse_residual(own.sparse, own.rest);
@@ -376,7 +389,8 @@ static void end_sparse(void)
     support_mpi_ok(baton_sparse_destroy(own.sparse));
 }
 
-/* Of all that live: the same results, and nothing is lost or in two. */
+/* Checks on the living ranks that all have the same results, and that every
+   contribution is in exactly one of them. */
 static void check_sparse(baton_group_t *group, bool died)
 {
     static double all[ELEMENTS], least[ELEMENTS];
@@ -399,7 +413,7 @@ static void check_sparse(baton_group_t *group, bool died)
     }
 }
 
-/* Those that are to die have, when the others have done their steps. */
+/* The ranks that are to die have died when the others have done their steps. */
 static baton_group_t *run_sparse(baton_group_t *group, bool victim)
 {
     support_random_t random = support_random(seed, 90 + (uint64_t)world.rank);
@@ -447,7 +461,7 @@ static baton_group_t *run_sparse(baton_group_t *group, bool victim)
 
 /* ---- deaths while a group is made ---------------------------------------- */
 
-/* Descriptors by which this rank watches others. */
+/* Returns the number of descriptors by which this rank watches other ranks. */
 static int count_watches(void)
 {
     int count = 0;
@@ -469,7 +483,7 @@ static void say_that_mpi_hangs(int number)
 }
 #endif
 
-/* Makes a group of those that live. */
+/* Makes a group of the living ranks. */
 static void try_to_make(const char *round)
 {
     const int exchanges = round[1] == '\0' ? -1 : atoi(round + 1);
@@ -478,14 +492,16 @@ static void try_to_make(const char *round)
     const int dying = 1;
     int rank;
     baton_group_t *group = NULL;
-    if (died) { /* not behind the last one: Open MPI hangs here between hosts */
+    /* The communicator shrinks before the next round, and not after the last
+       one, since Open MPI hangs here between hosts. */
+    if (died) {
 #if defined(MPIX_ERR_PROC_FAILED)
         MPIX_Comm_shrink(comm, &comm);
 #else
         MPI_Group all, living;
         MPI_Comm_group(comm, &all);
         MPI_Group_excl(all, 1, &dying, &living);
-        /* Open MPI 4 may never return from it behind a death. */
+        /* Open MPI 4 may never return from this call after a death. */
         (void)signal(SIGALRM, say_that_mpi_hangs);
         (void)alarm(20);
         MPI_Comm_create_group(comm, living, 0, &comm);
@@ -556,8 +572,9 @@ static baton_group_t *play(baton_group_t *group, const char *round,
     if (*round == 'p') {
         check_same(group, hash);
     }
-    /* Behind this all have ended the sums before: what a rank has sent that
-       dies in the next round may be lost, and this sum fail. */
+    /* After this sum all ranks have ended the sums before it. Otherwise a
+       message of a rank that dies in the next round might be lost, and the sum
+       fail. */
     (void)can_sum(group);
     return group;
 }
@@ -591,8 +608,8 @@ int main(int argc, char **argv)
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     if (argc < 2 || strchr("bc", *argv[1]) == NULL) {
         support_mpi_check(can_sum(group), "the first group can't sum");
-        /* Rank 0 would end MPI's barrier, and may be killed before the last
-           rank has heard of that. */
+        /* In place of MPI's barrier, which rank 0 may leave, and be killed,
+           before its message has reached the last rank. */
         (void)!baton_barrier_now(group);
     } else {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -604,7 +621,8 @@ int main(int argc, char **argv)
             if (is_victim(argv[i], world.rank)) {
                 die_within(100000);
             }
-            (void)raise(SIGPIPE); /* as MPI does that writes to the dead */
+            /* MPI raises this signal, too, when it writes to a dead rank. */
+            (void)raise(SIGPIPE);
             break;
         }
         group = play(group, argv[i], i % 2 == 0);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs ranks of which some are killed, and expects that so many others say that
-# they go on: mpirun's exit code tells nothing, and between hosts it does not end.
-# Where a rank says that MPI itself hangs they run again.
+# Runs ranks of which some are killed. Expects that so many others report that
+# they go on. mpirun's exit code says nothing about that, and between hosts
+# mpirun does not end. If a rank reports that MPI itself hangs, all run again.
 #
 #   survivors.sh COUNT MPIRUN... PROGRAM ARGS...
 set -u
@@ -10,7 +10,8 @@ shift
 output=$(mktemp /tmp/survivors.XXXXXX) || exit 1 # TMPDIR is of one host
 trap 'rm -f "$output"' EXIT
 
-# have_come COUNT: so many have said so. (mpirun may put two on a line.)
+# have_come COUNT: succeeds if so many ranks have reported. (mpirun may put two
+# reports on a line.)
 have_come() {
     [ "$(grep -o 'goes on' "$output" | wc -l)" -ge "$1" ]
 }

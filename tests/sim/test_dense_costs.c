@@ -1,6 +1,7 @@
-/* What each builder takes in the simulator is its formula, to 1e-9, wherever
-   its record calls that exact; elsewhere it is an estimate to choose by. And
-   the work that the record states is what the builder sends. */
+/* The time of each builder in the simulator equals its formula, to 1e-9, if the
+   algorithm's record says that the formula is exact. Otherwise the formula is
+   an estimate, which is only used for choices. The work that a record states
+   must be what the builder sends. */
 #include "support/dense.h"
 #include "support/sim.h"
 
@@ -8,20 +9,20 @@
 
 #define ALPHA_US      1.5
 #define BETA_NS       0.08
-#define NEAR_ALPHA_US 0.3 /* inside a host */
+#define NEAR_ALPHA_US 0.3 /* the link inside a host */
 #define NEAR_BETA_NS  0.02
 #define BOUND         1e-9
 
-/* The bounds for an estimate: the time in the simulator, divided by the
-   formula's. */
+/* The bounds for an estimate: the time in the simulator divided by that of the
+   formula. */
 #define LEAST       0.4
 #define MOST        1.25
-#define MOST_UNEVEN 1.4 /* on hosts that differ */
+#define MOST_UNEVEN 1.4 /* for hosts of different sizes */
 
 enum { SEGMENT = 1000, SEGMENTS = 24, BLOCK = 4096 };
 
 typedef struct world {
-    int host_ranks; /* 0: one on each */
+    int host_ranks; /* number of ranks of each host; 0 means 1 */
     double gamma_ns;
 } world_t;
 
@@ -57,9 +58,10 @@ static double simulate(dense_case_t *c, world_t world,
     return us;
 }
 
-/* On one processor a host takes as long as all of the work: half of its
-   messages' alpha, and their bytes. Those that also copy within a rank, pass on
-   sums, or have a second phase that reads what the first wrote, have more. */
+/* If all ranks of a host share one processor, an epoch takes as long as all of
+   the work: half of each message's alpha, and the bytes. It takes longer for
+   algorithms that also copy within a rank, that pass on sums, or that have a
+   second phase which reads what the first one wrote. */
 static void expect_work(const dense_case_t *c, baton_cost_case_t of,
                         baton_traffic_t sent)
 {
@@ -67,7 +69,8 @@ static void expect_work(const dense_case_t *c, baton_cost_case_t of,
     baton_collective_t collective = algorithm->collective;
     if (collective == BATON_COLLECTIVE_SCAN ||
         collective == BATON_COLLECTIVE_EXSCAN) {
-        return; /* with one algorithm each there is nothing to weigh */
+        /* With one algorithm per collective there is nothing to compare. */
+        return;
     }
     bool packs = strcmp(algorithm->name, "bruck") == 0;
     bool passes = collective == BATON_COLLECTIVE_REDUCE ||
@@ -125,7 +128,7 @@ static bool expect(dense_case_t *c, world_t world, bool exact_alone)
     double us = simulate(c, world, &sent);
     bool flat = world.host_ranks == 0;
     double most = flat ? MOST : MOST_UNEVEN;
-    /* Cases have equal parts in ranks that fold, too. */
+    /* The cases have blocks of equal size, even for ranks that fold. */
     bool folds = flat && strcmp(algorithm->name, "rabenseifner") == 0;
     double least = folds ? 1 - BOUND : LEAST;
     bool right = exact ? fabs(us - expected) <= BOUND * expected
@@ -164,7 +167,8 @@ static dense_case_t case_of(const dense_builder_t *builder, int size)
 static const int sizes[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  11,
                             12, 13, 16, 17, 23, 31, 32, 33, 64, 100};
 
-/* Reductions that cost nothing, less than a transfer of as much, and more. */
+/* The cost of a reduction: nothing, less than the transfer of as many bytes, or
+   more. */
 static const double gammas_ns[] = {0, 0.02, 0.07, 0.5};
 enum { GAMMAS = sizeof gammas_ns / sizeof gammas_ns[0] };
 
@@ -183,8 +187,9 @@ TEST(test_each_algorithm_takes_what_its_formula_says)
     }
 }
 
-/* A rank of two receives one vector; an inner rank of more receives two. Each
-   reduces one. What is passed on is divided among all. */
+/* With two ranks, a rank receives one vector. With more, an inner rank receives
+   two. Each rank reduces one vector. Data that are passed on are divided among
+   all ranks. */
 TEST(test_the_linear_pipeline_counts_the_work_of_a_rank)
 {
     static const double expected_us[] = {1 + 1, 2 + 1 + 1. / 3, 2 + 1 + 2. / 4};
@@ -200,7 +205,7 @@ TEST(test_the_linear_pipeline_counts_the_work_of_a_rank)
     }
 }
 
-/* Those whose formulas count the messages inside hosts. */
+/* The algorithms whose formulas count the messages inside of hosts. */
 TEST(test_formulas_that_know_hosts)
 {
     int known = 0;
@@ -220,8 +225,9 @@ TEST(test_formulas_that_know_hosts)
     assert_int_equal(known, 6);
 }
 
-/* Where the last host has fewer ranks, the smallest host bounds the pieces that
-   cross between hosts; and a round is within hosts if it is in the largest. */
+/* If the last host has fewer ranks, the smallest host limits the pieces that
+   are sent between hosts. A round is inside of a host if it is so on the
+   largest one. */
 TEST(test_the_estimates_on_uneven_hosts)
 {
     static const char *const names[] = {
@@ -231,7 +237,9 @@ TEST(test_the_estimates_on_uneven_hosts)
         for (int size = host_ranks + 1; size <= 30; size++) {
             int hosts = (size - 1) / host_ranks + 1;
             if ((size - 1) / hosts + 1 != host_ranks) {
-                continue; /* a case takes hosts of as many ranks as can be */
+                /* All hosts of a case have the same number of ranks, as far as
+                   possible. */
+                continue;
             }
             for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
                 dense_case_t c = case_of(dense_builder(names[i]), size);
@@ -241,8 +249,8 @@ TEST(test_the_estimates_on_uneven_hosts)
     }
 }
 
-/* 4 blocks on 3 ranks: the paper's figure 2c has 9 steps, and reduce and
-   broadcast in turn take 10. */
+/* With 4 blocks on 3 ranks, figure 2c of the paper has 9 steps. A reduce
+   followed by a broadcast takes 10. */
 TEST(test_the_linear_pipeline_is_filled_once)
 {
     static const char *const names[] = {"reduce_linear_pipeline",
@@ -266,7 +274,7 @@ TEST(test_the_linear_pipeline_is_filled_once)
     assert_true(fabs(steps[2] - 8) < BOUND);
 }
 
-/* Whatever is asked for, no message is longer than 1 GiB. */
+/* No message is longer than 1 GiB, whatever chunk size is requested. */
 TEST(test_segments_are_bounded)
 {
     dense_case_t c = case_of(dense_builder("broadcast_linear_pipeline"), 2);

@@ -1,17 +1,19 @@
-/* What holds for everything that is partial, sparse, or both: one suite, whose
-   rows are collectives (support/collective.h) and whose columns are properties.
+/* The properties of every collective that is partial, sparse, or both. In this
+   suite the rows are collectives (support/collective.h), and the columns are
+   properties.
 
-   Thousands of random trials with faults: whatever the ranks, options and
-   network, and whoever is late, slow or fails, every rank gets each result, in
-   order, with the same bits; nothing that was given is lost; a step that fails
-   leaves the state of before, and after a recovery all goes on. Gradients are
-   integers, so sums are exact, and results of partial all-reduces tell what
-   they consist of (support/conserve.h). A trial that fails is named; BATON_SEED
-   repeats all of them. Then, for each row: allocations in steps, creation
-   without memory, wrong use.
+   There are thousands of random trials with faults. The ranks, options and
+   network vary, and so do the ranks that are late or slow, or that fail. In
+   every trial each rank gets each result, in order, with the same bits; no
+   contribution is lost; a step that fails leaves the state of before; and after
+   a recovery all ranks go on. Gradients are integers, so sums are exact, and
+   results of partial all-reduces show which contributions they contain
+   (support/conserve.h). A trial that fails is named. BATON_SEED repeats all of
+   them. Further tests of each row count allocations in steps, create without
+   memory, and use it in wrong ways.
 
-   Most of it is simulated. Rows that work on devices are tried there, too, on
-   ranks with emulated devices, engines and threads of their own. */
+   Most trials are simulated. Rows that work on devices are also tried on ranks
+   with emulated devices, engines and threads of their own. */
 #include "base/alloc.h"
 #include "support/conserve.h"
 #include "support/device_cluster.h"
@@ -21,23 +23,25 @@
 #include <sched.h>
 
 enum {
-    TRIALS = SUPPORT_REPEAT(1500), /* of each row */
+    TRIALS = SUPPORT_REPEAT(1500), /* numbers of trials for each row */
     DEVICE_TRIALS = SUPPORT_SANITIZED ? 30 : 60,
     MOST_RANKS = 33,
     MOST_COUNT = 48,
     MOST_STEPS = 12,
-    MOST_EXTRA = 20, /* contributions between a start and its end */
-    PHASES = 2,      /* before a failure, and after the recovery */
+    MOST_EXTRA = 20, /* contributions between a step's start and its end */
+    /* The phase before a failure, and the phase after the recovery. */
+    PHASES = 2,
 };
 
 typedef enum fault { NO_FAULT, FAIL_SEND, KILL } fault_t;
 
-/* Gradients of sparse steps, of integers. */
+/* The kinds of gradients of sparse steps. All elements are integers. */
 typedef enum kind {
     ANY,
-    POSITIVE, /* so that no sum is zero, and left out */
-    ALL,      /* the same, and k is count: nothing is left over */
-    SAME,     /* on all ranks: nothing is left over where entries are sent */
+    POSITIVE, /* so that no sum is zero and thus left out */
+    ALL,      /* like POSITIVE, and k is count: nothing remains in a residual */
+    /* Equal on all ranks: nothing remains of elements that are sent. */
+    SAME,
     KINDS
 } kind_t;
 
@@ -50,10 +54,12 @@ typedef struct participant {
     double result[MOST_COUNT];
     bool ended[MOST_COUNT];
     bool running, failed, is_slow, is_silent;
-    int steps; /* that were started, in this phase */
+    int steps; /* number of steps that were started in this phase */
     int extra;
-    bool in_parts[MOST_STEPS + 2]; /* the step's contributions may be */
-    int reached[PHASES];           /* results that it has got */
+    /* By step: its contributions may be made in parts. */
+    bool in_parts[MOST_STEPS + 2];
+    /* By phase: number of results that the rank has got. */
+    int reached[PHASES];
     conserve_account_t account;
 } participant_t;
 
@@ -61,33 +67,33 @@ struct trial {
     support_random_t random;
     support_row_t row;
     baton_sparse_options_t options;
-    baton_sim_t *sim;           /* or */
-    support_cluster_t *devices; /* ranks with these */
+    baton_sim_t *sim;           /* one of `sim` and `devices` is NULL */
+    support_cluster_t *devices; /* a cluster of ranks with devices */
     struct {
         void (*fn)(void *arg);
         participant_t *p;
     } due[MOST_RANKS];
     int due_count;
     int size, steps, phase;
-    uint64_t pause_us; /* the longest between two steps of a rank */
+    uint64_t pause_us; /* the longest time between two steps of a rank */
     kind_t kind;
-    size_t k;     /* of this step */
-    bool flushes; /* this step */
-    bool leaves;  /* ranks may leave their last result unasked for */
+    size_t k;     /* the k of this step */
+    bool flushes; /* this step flushes the residual */
+    bool leaves;  /* ranks may end without having asked for their last result */
     fault_t fault;
     int victim;
-    double given[MOST_COUNT]; /* of all ranks */
+    double given[MOST_COUNT]; /* the sum of all ranks' gradients */
     double results[PHASES][MOST_STEPS + 1][MOST_COUNT];
     int seen[PHASES][MOST_STEPS + 1], in_time[PHASES][MOST_STEPS + 1];
     participant_t participants[MOST_RANKS];
 };
 
 static trial_t trial;
-static bool on_devices; /* trials are */
+static bool on_devices; /* trials run on ranks with devices */
 static char running[300];
 
-/* Counts of outcomes over all trials, so that the suite fails if it tries too
-   little. */
+/* Counts the outcomes of all trials, so that the suite fails if it has tested
+   too little. */
 static struct {
     int completed, failed, half_failed, killed, flushed, late;
 } count;
@@ -118,7 +124,7 @@ static baton_group_t *group_of(int rank)
                                  : baton_sim_group(trial.sim, rank);
 }
 
-/* Has fn(p) called later_us from now; in trials on devices, notes it among the
+/* Has fn(p) called later_us from now. In trials on devices, adds it to the
    functions that are due, which run in random order. */
 static void at(double later_us, void (*fn)(void *arg), participant_t *p)
 {
@@ -147,7 +153,8 @@ static baton_status_t run_due(void)
     return BATON_OK;
 }
 
-/* The victim's n-th send fails, or its device's n-th piece of work; 0: none. */
+/* Makes the victim's n-th send fail or, on a device, its n-th piece of work. 0:
+   nothing fails. */
 static void fail_nth(uint64_t n)
 {
     if (trial.devices == NULL) {
@@ -319,7 +326,7 @@ static void open_trial(support_row_t row, uint64_t index)
                 ? support_collective_prepare_on(own, row, trial.devices, r, o)
                 : support_collective_prepare(own, row, group_of(r), o));
     }
-    support_ok(run_due()); /* options are compared */
+    support_ok(run_due()); /* this compares options */
     for (int i = 0; i < 2 * trial.size; i++) {
         support_ok(support_collective_connect(
             &trial.participants[i % trial.size].own, i / trial.size));
@@ -379,7 +386,7 @@ static void start(void *arg)
         trial.flushes ? baton_sparse_flush(p->own.sparse)
                       : support_collective_start(&p->own, p->gradient, &given);
     p->running = status == BATON_OK || trial.row == SUPPORT_TENSORS;
-    /* A peer's failure may be known before the start. */
+    /* This rank may learn of a peer's failure before the start. */
     holds(status == BATON_OK || trial.fault != NO_FAULT);
 }
 
@@ -413,8 +420,8 @@ static void begin_step(bool may_kill)
     }
 }
 
-/* Whether the step may have done anything to the rank. One whose device fails
-   may have completed it, and be denied the result alone. */
+/* Returns whether the step may have had an effect on the rank. A rank whose
+   device fails may have completed the step, and only be refused the result. */
 static bool is_open(int rank)
 {
     bool denied = on_devices && trial.fault == FAIL_SEND &&
@@ -422,7 +429,8 @@ static bool is_open(int rank)
     return rank == trial.victim && (trial.fault == KILL || denied);
 }
 
-/* Behind a recovery a rank that has failed gets what any rank has got. */
+/* After a recovery, a rank whose step has failed gets the result that any other
+   rank has got. Returns the number of ranks whose step has no result. */
 static int end_failed(void)
 {
     int failed = 0;
@@ -439,16 +447,17 @@ static int end_failed(void)
     return failed;
 }
 
-/* Returns on how many living ranks the step has failed. What a device has
-   failed to copy may be told of later, and nothing can be read from it before a
-   recovery. */
+/* Returns the number of living ranks on which the step has failed. A rank may
+   learn only later that its device has failed to copy something, and nothing
+   can be read from the device before a recovery. */
 static int end_step(void)
 {
     int failed = 0;
     baton_status_t status = run_due();
     holds(status == BATON_OK || trial.fault != NO_FAULT);
     if (trial.fault == FAIL_SEND && !on_devices && once_in(3)) {
-        fail_nth(0); /* a recovery before anybody asks */
+        /* The recovery comes before any rank asks for the result. */
+        fail_nth(0);
         recover();
     }
     for (int r = 0; r < trial.size; r++) {
@@ -486,8 +495,9 @@ static int end_step(void)
     return failed;
 }
 
-/* Elementwise and exact: the step has ended on all ranks, with one result, and
-   nothing is lost; or it has failed, and all is as before. */
+/* Checks an element exactly. Either the step has ended on all ranks, with one
+   result, and nothing is lost; or it has failed, and everything is as
+   before. */
 static void check_element(size_t i)
 {
     double in = 0, out = 0;
@@ -513,8 +523,8 @@ static void check_element(size_t i)
     holds(!everywhere || in == out + trial.participants[0].result[i]);
 }
 
-/* Blocks have their share of k, and one entry at least, if they are so long;
-   fewer where sums are zero. */
+/* Each block has its share of the k entries, and at least one entry, if it has
+   as many elements. It may have fewer if sums are zero. */
 static void check_quotas(const baton_sparse_result_t *result, int teams)
 {
     size_t blocks = (size_t)(trial.size / teams), begin = 0, at = 0;
@@ -559,16 +569,17 @@ static void check_statistics(const participant_t *p, bool dense)
     }
 }
 
-/* True if entries that are dropped on the way go to some rank's residual: then
-   elements outside the result come back bit by bit. */
+/* Returns true if entries that are dropped on their way go to some rank's
+   residual. Then the elements outside of the result are conserved bit by
+   bit. */
 static bool is_global(baton_sparse_algorithm_t algorithm)
 {
     return algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;
 }
 
-/* The entries are the same on all ranks, and ascending. What is left over is as
-   the kind says. Teams that share entries out (B-SAG) and thresholds that are
-   learned (Ok-Topk) may leave more. */
+/* Checks that the entries are equal on all ranks and in ascending order, and
+   that as much remains as the kind of gradient says. More may remain if teams
+   share entries (B-SAG), or if a threshold is learned (Ok-Topk). */
 static void check_entries(void)
 {
     const baton_sparse_result_t *result = &trial.participants[0].own.entries;
@@ -607,7 +618,7 @@ static void run_together(support_row_t row, uint64_t index)
     open_trial(row, index);
     uint64_t steps = 1 + below(5);
     if (trial.options.algorithm == BATON_SPARSE_OKTOPK && once_in(8)) {
-        steps = 70; /* it has two periods, of 32 and 64 steps */
+        steps = 70; /* the algorithm has two periods, of 32 and 64 steps */
     }
     for (uint64_t step = 0; step < steps; step++) {
         begin_step(steps < 70 && !on_devices);
@@ -639,14 +650,17 @@ static void count_given(participant_t *p)
     for (size_t i = 0; i < trial.options.count; i++) {
         trial.given[i] += p->gradient[i];
     }
-    memset(p->gradient, 0xff, sizeof p->gradient); /* it is the caller's */
+    /* The gradient's memory belongs to the caller again. */
+    memset(p->gradient, 0xff, sizeof p->gradient);
 }
 
 /* Contributes once more to the next step that this rank starts. */
 static void give_more(participant_t *p)
 {
     if (p->extra < MOST_EXTRA && support_is_partial(trial.row) &&
-        !p->own.in_stream) { /* or it would overtake the stream's */
+        /* Outside of the stream, this would overtake the stream's
+           contribution. */
+        !p->own.in_stream) {
         p->extra++;
         p->in_parts[p->steps + 1] = true;
         fill(p, p->steps + 1);
@@ -672,13 +686,14 @@ static void give(participant_t *p)
     }
 }
 
-/* No rank is farther behind an epoch that has ended than its options allow. */
+/* Checks that no rank is farther behind an epoch that has ended than its
+   options allow. */
 static void check_bounds(int epoch)
 {
     const baton_sparse_options_t *o = &trial.options;
     for (int r = 0; r < trial.size; r++) {
         const participant_t *p = &trial.participants[r];
-        /* A stream gets a result before this thread hears of it. */
+        /* A stream may get a result before this thread learns of it. */
         int got = p->reached[trial.phase] + p->own.in_stream;
         holds(trial.row == SUPPORT_PARTIAL_LATEST ||
               epoch <= got + (int)(o->history != 0 ? o->history : 4));
@@ -687,7 +702,7 @@ static void check_bounds(int epoch)
     }
 }
 
-/* The bounds of partial.h. */
+/* Checks the bounds that partial.h states. */
 static void check_age(uint64_t age)
 {
     const baton_sparse_options_t *o = &trial.options;
@@ -698,7 +713,8 @@ static void check_age(uint64_t age)
     holds(o->mode != BATON_FULL || age == 0);
 }
 
-/* The first rank's result of an epoch is kept; others are compared with it. */
+/* Keeps the first result of an epoch that any rank gets, and compares the
+   others with it. */
 static void keep_result(participant_t *p, int epoch)
 {
     const size_t bytes = trial.options.count * sizeof(double);
@@ -732,7 +748,8 @@ static void take(participant_t *p)
     keep_result(p, epoch);
 }
 
-/* Starts a step, or looks whether it has ended, and comes again. */
+/* Starts a step, or checks whether it has ended, and schedules its own next
+   call. */
 static void act(void *arg)
 {
     participant_t *p = arg;
@@ -744,7 +761,7 @@ static void act(void *arg)
     if (!p->running) {
         give(p);
     } else if (trial.leaves && p->is_silent && p->steps == trial.steps) {
-        return; /* it asks after a recovery */
+        return; /* the rank asks again after a recovery */
     } else if (support_collective_test(&p->own, &done) != BATON_OK) {
         p->failed = true;
         holds(trial.fault == FAIL_SEND);
@@ -771,8 +788,8 @@ static void run_phase(int steps)
     (void)!run_due();
 }
 
-/* Ranks that the failure has not reached get the results of the epochs that
-   have ended without them, until it does. */
+/* A rank that the failure has not reached gets the results of the epochs that
+   have ended without it, until the failure reaches it. */
 static void meet_failure(void)
 {
     for (int r = 0; r < trial.size; r++) {
@@ -794,7 +811,8 @@ static void meet_failure(void)
     }
 }
 
-/* All have ended, and some ranks have not asked for their last result. */
+/* Recovers when all steps have ended, and some ranks have not asked for their
+   last result. */
 static void recover_unasked(void)
 {
     recover();
@@ -806,7 +824,7 @@ static void recover_unasked(void)
     }
 }
 
-/* How many ranks of an epoch are in time, at least. */
+/* Returns the least number of ranks that are in time for an epoch. */
 static int least_in_time(int epoch)
 {
     const baton_sparse_options_t *o = &trial.options;
@@ -817,7 +835,7 @@ static int least_in_time(int epoch)
                : 1;
 }
 
-/* Behind a recovery each rank gets those of all epochs that any rank has
+/* After a recovery each rank gets the results of all epochs that any rank has
    completed. */
 static void get_missed(void)
 {
@@ -837,8 +855,9 @@ static void get_missed(void)
     }
 }
 
-/* Which contributions are in results is known from those that any rank has got,
-   and from what is pending. */
+/* The results that any rank has got, and the pending contributions, show which
+   contributions are in results. Compares that with the accounts of the
+   ranks. */
 static void compare_accounts(void)
 {
     for (int i = 0; i < trial.size * trial.size; i++) {
@@ -956,7 +975,8 @@ static void try_row(support_row_t row,
                     void (*run)(support_row_t row, uint64_t index))
 {
     try_trials(row, TRIALS, run);
-    assert_true(count.failed > TRIALS / 50); /* about a tenth do */
+    /* About a tenth of the trials fail. */
+    assert_true(count.failed > TRIALS / 50);
 }
 
 TEST(test_sparse_trials)
@@ -1001,7 +1021,7 @@ TEST(test_device_trials)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Ranks, on devices or not, and one collective of them. */
+/* Some ranks, with or without devices, and a collective on them. */
 typedef struct ranks {
     support_cluster_t *cluster;
     support_collective_t all[4];
@@ -1081,8 +1101,8 @@ static void allocates_nothing(support_row_t row,
     support_cluster_close(ranks.cluster);
 }
 
-/* Whichever allocation of a create fails, of the host or of a device, nothing
-   is left behind. */
+/* If any allocation of a create fails, in main memory or on a device, nothing
+   remains allocated. */
 static void needs_memory_of(ranks_t *ranks, support_row_t row,
                             const baton_sparse_options_t *options,
                             emulated_t *device)
@@ -1130,7 +1150,8 @@ static void needs_memory(support_row_t row,
 typedef void check_fn(support_row_t row, const baton_sparse_options_t *options,
                       bool devices);
 
-/* Every row with every algorithm that it has, on the host and on devices. */
+/* Runs the check with every row and every algorithm of the row, without and
+   with devices. */
 static void for_each(check_fn *check)
 {
     for (int i = 0; i < 2 * SUPPORT_ROWS; i++) {
@@ -1186,7 +1207,7 @@ static void refuses_wrong_use(support_row_t row,
                    BATON_ERR_INVALID);
     support_expect(support_collective_wait(first, vector, NULL),
                    BATON_ERR_STATE);
-    if (devices) { /* memory of the host */
+    if (devices) { /* `vector` is in main memory */
         support_expect(row == SUPPORT_SPARSE
                            ? baton_sparse_start(first->sparse, vector)
                            : baton_partial_contribute(first->partial, vector),

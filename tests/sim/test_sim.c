@@ -21,7 +21,7 @@ TEST_WORDS(test_sim_run_goes_to_the_end)
     support_us(baton_schedule_ended_us(words->send), SUPPORT_WORD_US);
     support_us(baton_schedule_ended_us(words->recv), SUPPORT_WORD_US);
     assert_int_equal(words->in, 7);
-    support_ok(baton_sim_run(words->sim, -1)); /* nothing is left */
+    support_ok(baton_sim_run(words->sim, -1)); /* no event is left */
     support_us(baton_sim_now_us(words->sim), SUPPORT_WORD_US);
 }
 
@@ -31,7 +31,8 @@ TEST_WORDS(test_sim_run_stops_at_a_time_and_goes_on)
     support_expect(baton_sim_run(words->sim, 5.5), BATON_ERR_TIMEOUT);
     support_us(baton_sim_now_us(words->sim), 5.5);
     support_expect(baton_sim_run(words->sim, 5), BATON_ERR_TIMEOUT);
-    support_us(baton_sim_now_us(words->sim), 5.5); /* never back */
+    /* Virtual time does not go back. */
+    support_us(baton_sim_now_us(words->sim), 5.5);
     assert_int_equal(baton_schedule_epoch(words->recv), 0);
     support_ok(baton_sim_run(words->sim, SUPPORT_WORD_US));
     support_us(baton_sim_now_us(words->sim), SUPPORT_WORD_US);
@@ -64,7 +65,7 @@ TEST(test_sim_wait_goes_no_further_than_its_epoch)
     assert_int_equal(baton_schedule_epoch(second.recv), 0);
     support_ok(baton_schedule_wait(second.recv, -1));
     support_us(baton_sim_now_us(first.sim),
-               2 * SUPPORT_WORD_US); /* of one port */
+               2 * SUPPORT_WORD_US); /* both messages use the same port */
     support_words_remove(&second);
     support_words_close(&first);
 }
@@ -72,7 +73,7 @@ TEST(test_sim_wait_goes_no_further_than_its_epoch)
 TEST(test_sim_timeouts_are_virtual)
 {
     baton_sim_options_t options = support_sim_options(2);
-    options.link.alpha_us = 1e9; /* a quarter of an hour */
+    options.link.alpha_us = 1e9; /* 1e9 us are about a quarter of an hour */
     support_words_t words;
     support_words_add(&words, support_sim_open(&options), "slow");
     support_words_start(&words);
@@ -168,7 +169,8 @@ TEST(test_sim_schedules_share_the_ports)
     for (int i = 0; i < PAIRS; i++) {
         support_words_add(&words[i], sim, "one of many");
     }
-    for (int i = PAIRS - 1; i >= 0; i--) { /* started in another order */
+    /* The schedules are started in another order. */
+    for (int i = PAIRS - 1; i >= 0; i--) {
         support_words_start(&words[i]);
     }
     support_ok(baton_sim_run(sim, -1));
@@ -236,7 +238,7 @@ TEST(test_sim_one_built_schedule_a_simulator)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Rank 0 has one send too many, where `arg` says so. */
+/* If `arg` says so, rank 0 has one send more than rank 1 has receives. */
 static void add_words(void *arg, baton_schedule_t *schedule)
 {
     int sends = *(const bool *)arg ? 2 : 1;

@@ -17,7 +17,7 @@ typedef struct diary {
 typedef struct note {
     diary_t *diary;
     char name;
-    struct note *next; /* to be called `after` later, or NULL */
+    struct note *next; /* a note whose call is due `after_us` later; or NULL */
     double after_us;
 } note_t;
 
@@ -39,7 +39,8 @@ TEST(test_sim_calls_may_ask_for_calls)
     diary_t diary = {.sim = support_sim_of(1)};
     note_t third = {&diary, '3', NULL, 0};
     note_t second = {&diary, '2', &third, 5};
-    note_t first = {&diary, '1', &second, 0}; /* at the same time */
+    /* At the same time as the first. */
+    note_t first = {&diary, '1', &second, 0};
     note_t tie = {&diary, 't', NULL, 0};
     note_t last = {&diary, '4', NULL, 0};
     support_ok(baton_sim_at(diary.sim, 20, take_note, &last));
@@ -54,7 +55,7 @@ TEST(test_sim_calls_may_ask_for_calls)
     support_ok(baton_sim_destroy(diary.sim));
 }
 
-/* The third time it stops the run, whose virtual time then goes on. */
+/* The third call stops the run. Virtual time can continue later. */
 static bool stop_the_third(void *arg)
 {
     int *calls = arg;
@@ -103,7 +104,8 @@ TEST(test_sim_calls_at_once_what_has_passed)
     support_ok(baton_sim_run(diary.sim, -1));
     support_ok(baton_sim_at(diary.sim, 3, take_note, &late));
     support_ok(baton_sim_at(diary.sim, -1, take_note, &late));
-    assert_string_equal(diary.names, "e"); /* not before time passes */
+    /* The call is not made before time passes. */
+    assert_string_equal(diary.names, "e");
     support_ok(baton_sim_run(diary.sim, -1));
     assert_string_equal(diary.names, "ell");
     support_us(diary.times[1], 10);
@@ -111,7 +113,7 @@ TEST(test_sim_calls_at_once_what_has_passed)
     support_ok(baton_sim_destroy(diary.sim));
 }
 
-/* The next wait goes on. */
+/* The interrupted wait can be continued by the next one. */
 TEST_WORDS(test_sim_waits_are_interrupted)
 {
     support_words_start(words);
@@ -152,7 +154,7 @@ TEST_WORDS(test_sim_calls_let_no_time_pass)
     support_ok(baton_sim_at(words->sim, 1, expect_refusals, words));
     support_ok(baton_sim_at(words->sim, 7, wait_for_what_has_ended, words));
     support_ok(baton_sim_run(words->sim, -1));
-    /* The refused epoch has started nothing. */
+    /* The start that was refused has started nothing. */
     double us = -1;
     support_ok(baton_sim_epoch(words->sim, &us));
     support_us(us, 0);

@@ -12,8 +12,8 @@ static void expect_at(const support_trace_t *trace, baton_sim_what_t what,
 
 /* ---- messages ----------------------------------------------------------- */
 
-/* One epoch of some messages, with options beside those of support_sim_options:
-   its time, and some of its events. */
+/* The time of one epoch with these messages, some of its events, and the
+   options in addition to those of support_sim_options. */
 typedef struct traffic {
     int ranks;
     support_message_t messages[2];
@@ -53,26 +53,27 @@ static const traffic_t all_traffic[] = {
     RUN(2, ONE(0, 1, 0), 0, 2, {SEND, 0, 0, 0, 2}, {RECV, 1, 0, 0, 2}),
     RUN(2, ONE(0, 1, 17), 0, 19, {SEND, 0, 0, 0, 19}, {RECV, 1, 0, 0, 19}),
     RUN(1, ONE(0, 0, 5), 0, 7, {RECV, 0, 0, 0, 7}),
-    /* A sender sends one at a time, and a receiver takes one at a time: the
-       second sender's port is free before the receiver's, where its message
-       waits. Sending and receiving have a port each. */
+    /* A rank sends one message at a time, and receives one at a time. The
+       second sender's port is free before the receiver's port, where its
+       message waits. A rank has one port for sending and one for receiving. */
     RUN(3, OUT_OF_ONE, 0, 15, {SEND, 0, 0, 0, 10}, {SEND, 0, 1, 10, 15},
         {RECV, 2, 0, 10, 15}),
     RUN(3, INTO_ONE, 0, 15, {RECV, 0, 0, 0, 10}, {SEND, 2, 0, 0, 5},
         {RECV, 0, 1, 10, 15}, {EPOCH, 2, 0, 0, 5}),
     RUN(2, BOTH_WAYS, 0, 10, {SEND, 1, 0, 0, 10}),
     RUN(3, OUT_OF_ONE, MULTI, 10, {SEND, 0, 1, 0, 5}),
-    RUN(3, INTO_ONE, MULTI, 10, {RECV, 0, 0, 0, 5}), /* what ends first */
+    /* Only the message that ends first. */
+    RUN(3, INTO_ONE, MULTI, 10, {RECV, 0, 0, 0, 5}),
     RUN(6, ONE(0, 3, 8), HOSTS, 5, {SEND, 0, 0, 0, 5}),
     RUN(6, ONE(3, 4, 8), HOSTS, 10, {SEND, 3, 0, 0, 10}),
     RUN(6, ONE(4, 5, 8), HOSTS, 5, {SEND, 4, 0, 0, 5}),
-    /* With two sends the second is ready while the first moves; two receives
-       come 5 us apart. */
+    /* The second of two sends is ready while the first is transferred. Two
+       receives come 5 us apart. */
     RUN(2, ONE(0, 1, 8), OVERHEAD, 4 + 10 + 4, {SEND, 0, 0, 4, 14},
         {EPOCH, 0, 0, 0, 14}),
     RUN(3, OUT_OF_ONE, OVERHEAD, 4 + 10 + 5 + 4, {SEND, 0, 1, 14, 19}),
     RUN(3, INTO_ONE, OVERHEAD, 4 + 10 + 5 + 4, {SEND, 1, 0, 4, 14}),
-    /* Lag holds no port. */
+    /* Lag does not occupy a port. */
     RUN(3, OUT_OF_ONE, LAG, 15 + 50, {EPOCH, 0, 0, 0, 15},
         {EPOCH, 1, 0, 0, 10 + 50}),
     RUN(3, INTO_ONE, LAG, 15 + 50, {EPOCH, 2, 0, 0, 5}, {RECV, 0, 0, 0, 10},
@@ -145,13 +146,13 @@ TEST(test_sim_cost_of_a_reduction)
     baton_sim_options_t options = support_sim_options(3);
     options.gamma_ns = 2000;
     support_trace_t trace;
-    /* 10 us for the first message, 5 us more for the small one; 16 us of sums.
-     */
+    /* 10 us for the first message, 5 us more for the small one, and 16 us of
+       sums. */
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
     expect_at(&trace, BATON_SIM_REDUCE, 0, 0, 10, 26);
     expect_at(&trace, BATON_SIM_RECV, 0, 1, 10, 15);
     expect_at(&trace, BATON_SIM_SEND, 0, 0, 26, 36);
-    /* Without payload no byte is reduced, but times are the same. */
+    /* In a cost-only simulation no byte is reduced, but times are the same. */
     options.cost_only = true;
     support_us(relay_us(&options, &trace), 10 + 16 + 10);
 }
@@ -163,11 +164,11 @@ TEST(test_sim_cost_of_work_is_divided_by_speed)
     options.overhead_us = 1;
     options.speed = (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, 0.5, 0};
     support_trace_t trace;
-    /* Send, transfer, receive, sum, send, transfer, receive; the second
-       message's end is behind all that rank 0 has to do. */
+    /* Send, transfer, receive, sum, send, transfer, receive. The second message
+       ends only after all work of rank 0. */
     support_us(relay_us(&options, &trace), 2 + 10 + 2 + 32 + 2 + 10 + 2);
     expect_at(&trace, BATON_SIM_EPOCH, 0, 0, 0, 58);
-    options.speed.a = 1e-300; /* counts as 1e-9 */
+    options.speed.a = 1e-300; /* this counts as 1e-9 */
     assert_true(relay_us(&options, &trace) < 22e9);
 }
 
@@ -225,8 +226,8 @@ static void start_it(void *arg)
     support_ok(baton_schedule_start(arg));
 }
 
-/* The receive is posted at 30; the sender of a shorter message does not wait.
- */
+/* The receive is posted at 30 us. The sender of a shorter message does not wait
+   for it. */
 TEST(test_sim_cost_sync_bytes_hold_the_sender)
 {
     for (int shorter = 0; shorter < 2; shorter++) {
@@ -245,8 +246,8 @@ TEST(test_sim_cost_sync_bytes_hold_the_sender)
     }
 }
 
-/* An eager send completes when it is posted, long before it arrives, and its
-   memory is the sender's again. */
+/* An eager send completes when it is posted, long before the message arrives.
+   The sender owns the memory again then. */
 TEST(test_sim_cost_eager_bytes_free_the_sender)
 {
     for (int shorter = 0; shorter < 2; shorter++) {

@@ -1,13 +1,13 @@
-/* Schedules that are destroyed in every state of theirs and of their messages,
-   and simulators that are destroyed. */
+/* Schedules that are destroyed, in each state that they and their messages can
+   have, and simulators that are destroyed. */
 #include "support/sim.h"
 
 /* ---- messages ----------------------------------------------------------- */
 
 enum { LONG = 100, SHORT = 16 };
 
-/* Rank 0 sends a long message and a short one, in that order: they take 102 us
-   and 18. */
+/* Rank 0 sends a long message and then a short one. They take 102 us and 18
+   us. */
 typedef struct twin {
     baton_sim_t *sim;
     baton_schedule_t *send, *recv;
@@ -21,7 +21,8 @@ static void open_twin(twin_t *twin, const baton_sim_options_t *options)
     twin->recv = support_sim_schedule(twin->sim, 1, "twin");
     for (int i = 0; i < 2; i++) {
         size_t bytes = i == 0 ? LONG : SHORT;
-        /* read as a time this would never come */
+        /* if the library read this memory as a time, the time would never
+           come */
         memset(twin->out[i], 0x7e, bytes);
         (void)baton_add_send(twin->send, 1,
                              support_view(twin->send, twin->out[i], bytes));
@@ -30,7 +31,7 @@ static void open_twin(twin_t *twin, const baton_sim_options_t *options)
     }
     support_ok(baton_schedule_commit(twin->send));
     support_ok(baton_schedule_commit(twin->recv));
-    support_ok(baton_sim_run(twin->sim, -1)); /* compares them */
+    support_ok(baton_sim_run(twin->sim, -1)); /* this compares the messages */
 }
 
 static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
@@ -42,13 +43,14 @@ static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
     return same == bytes;
 }
 
-/* At `at_us` the sender is destroyed and its memory overwritten. The receiver
-   starts at `recv_us`. */
+/* At `at_us` the sender's schedule is destroyed, and its memory overwritten.
+   The receiver starts at `recv_us`. */
 static void open_without_sender(twin_t *twin,
                                 const baton_sim_options_t *options,
                                 double at_us, double recv_us)
 {
-    static support_trace_t trace; /* it must not use what was destroyed */
+    /* The simulator must not use the memory of what was destroyed. */
+    static support_trace_t trace;
     open_twin(twin, options);
     trace.count = 0;
     baton_sim_trace(twin->sim, support_trace, &trace);
@@ -73,8 +75,9 @@ static void close_receiver(const twin_t *twin)
     support_ok(baton_sim_destroy(twin->sim));
 }
 
-/* Its sends are eager, so its epoch has ended and the messages arrive. A later
-   epoch of the receiver fails. */
+/* The sender's schedule is destroyed after its epoch. Its sends are eager, so
+   the epoch has ended, and the messages arrive. A later epoch of the receiver
+   fails. */
 static void sender_goes_after_its_epoch(const baton_sim_options_t *options,
                                         double at_us, double recv_us,
                                         double ended_us)
@@ -107,8 +110,9 @@ TEST(test_sim_destroy_lets_messages_go_on)
     }
 }
 
-/* Its epoch runs, so the receiver's epoch fails with the cause. Messages
-   received before that are whole and hold nothing that was written later. */
+/* The sender's schedule is destroyed in its epoch. So the receiver's epoch
+   fails with that cause. Messages that were received before are complete, and
+   contain nothing that was written later. */
 static void sender_goes_in_its_epoch(const baton_sim_options_t *options,
                                      double at_us, double recv_us)
 {
@@ -135,17 +139,20 @@ TEST(test_sim_destroy_cancels_the_epoch_of_peers)
     for (int lags = 0; lags < 2; lags++) {
         options.lag =
             (baton_distribution_t){BATON_DISTRIBUTION_CONSTANT, lags * 7, 0};
-        sender_goes_in_its_epoch(&options, 1, 0);   /* one moves */
-        sender_goes_in_its_epoch(&options, 1, 110); /* nobody waits for it */
-        sender_goes_in_its_epoch(&options, 110, 0); /* one has come */
+        /* One message is in transfer. */
+        sender_goes_in_its_epoch(&options, 1, 0);
+        /* No rank waits for the message. */
+        sender_goes_in_its_epoch(&options, 1, 110);
+        /* One message has arrived. */
+        sender_goes_in_its_epoch(&options, 110, 0);
         sender_goes_in_its_epoch(&options, 110, 115);
     }
 }
 
-/* The receiver is destroyed before its messages move, while one moves, or
-   after. Its memory is not written from then on. With eager messages the
-   sender's epoch has ended before it learns of that, and its next epoch fails.
- */
+/* The receiver is destroyed before its messages are transferred, meanwhile, or
+   afterwards. Its memory is not written after that. If messages are eager, the
+   sender's epoch has ended before it learns that the receiver was destroyed,
+   and its next epoch fails. */
 TEST(test_sim_destroy_of_a_receiver)
 {
     static const double times_us[] = {0, 1, 101, 105};
@@ -173,7 +180,7 @@ TEST(test_sim_destroy_of_a_receiver)
     }
 }
 
-/* A send that waits for its receive to take it. */
+/* A send waits until its receive takes the message, and is destroyed then. */
 TEST(test_sim_destroy_of_a_held_sender)
 {
     baton_sim_options_t options = support_sim_options(2);
@@ -190,8 +197,8 @@ TEST(test_sim_destroy_of_a_held_sender)
     close_receiver(&twin);
 }
 
-/* A cancelled send leaves a port's queue, of which it is the last; then another
-   one joins that. */
+/* A cancelled send is the last in a port's queue, and leaves it. Then another
+   send joins the queue. */
 TEST(test_sim_cancel_takes_the_last_out_of_a_queue)
 {
     enum { PAIRS = 4, CANCELLED = 2 };
@@ -220,7 +227,8 @@ TEST(test_sim_cancel_takes_the_last_out_of_a_queue)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Its message has arrived, but its rank is busy and has not seen it. */
+/* The schedule's message has arrived, but its rank is busy and has not seen
+   it. */
 TEST(test_sim_destroy_of_what_its_rank_has_not_seen)
 {
     baton_sim_options_t options = support_sim_options(2);
@@ -255,7 +263,7 @@ TEST(test_sim_destroy_names_what_is_left)
     support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY,
                   "1 schedules of rank 1");
     support_says("\"my own\"");
-    /* Nothing happened. */
+    /* Nothing has happened. */
     double us = -1;
     support_ok(baton_sim_epoch(sim, &us));
     support_ok(baton_schedule_destroy(own));

@@ -1,4 +1,5 @@
-/* Faults: slow ranks, late messages, deaths, sends that fail. */
+/* Faults: ranks that are slow or die, messages that are late, sends that
+   fail. */
 #include "support/sim.h"
 
 #include <math.h>
@@ -79,7 +80,8 @@ TEST(test_sim_faults_check_their_arguments)
         support_fails(baton_sim_set_speed(sim, 0, speeds[i]), BATON_ERR_INVALID,
                       "speed is ");
     }
-    support_us(epoch_us(sim), SUPPORT_WORD_US); /* as before */
+    /* The time is the same as before. */
+    support_us(epoch_us(sim), SUPPORT_WORD_US);
     support_ok(baton_sim_destroy(sim));
 }
 
@@ -88,7 +90,8 @@ TEST(test_sim_faults_check_their_arguments)
 TEST_WORDS(test_sim_fail_send_fails_the_kth)
 {
     support_ok(baton_sim_fail_send(words->sim, 0, 1));
-    support_ok(baton_sim_fail_send(words->sim, 0, 0)); /* taken back */
+    /* This takes the planned failure back. */
+    support_ok(baton_sim_fail_send(words->sim, 0, 0));
     support_ok(baton_sim_fail_send(words->sim, 0, 3));
     for (int epoch = 1; epoch <= 2; epoch++) {
         support_words_start(words);
@@ -99,13 +102,14 @@ TEST_WORDS(test_sim_fail_send_fails_the_kth)
                   "epoch 3");
     support_says("send#0");
     support_expect(baton_schedule_start(words->send), BATON_ERR_FAILED);
-    /* The receiver gets the sender's message. */
+    /* The receiver gets the sender's error message. */
     support_fails(baton_schedule_wait(words->recv, -1), BATON_ERR_TRANSPORT,
                   "\"words\" epoch 3 failed at send#0 on rank 0");
     support_expect(baton_schedule_start(words->recv), BATON_ERR_FAILED);
 }
 
-/* Both ranks send twice; rank 0 receives after that, rank 1 at once. */
+/* Both ranks send twice. Rank 0 receives after its sends, and rank 1 at
+   once. */
 static void build_exchange(void *arg, baton_schedule_t *s)
 {
     const int rank = baton_schedule_rank(s);
@@ -125,9 +129,9 @@ static void start_first(void *arg)
     support_ok(baton_schedule_start(baton_sim_schedule(arg, 0)));
 }
 
-/* In the step in which rank 0's second send fails, a message comes, and another
-   one while the first send still occupies its processor. The epoch can't take
-   either yet. */
+/* A message arrives in the step in which rank 0's second send fails, and
+   another one while the first send still occupies its processor. The epoch
+   can't take either of them yet. */
 TEST(test_sim_fail_send_when_a_message_comes)
 {
     baton_sim_options_t options = support_sim_options(2);
@@ -151,8 +155,8 @@ static void kill_one(void *arg)
     support_ok(baton_sim_kill(arg, 1));
 }
 
-/* A message in flight arrives after its sender's death, but fails after its
-   receiver's. */
+/* If the sender of a message in flight dies, the message arrives. If the
+   receiver dies, the message fails. */
 TEST(test_sim_kill_while_a_message_moves)
 {
     const baton_sim_options_t options = support_sim_options(2);
@@ -179,7 +183,7 @@ TEST(test_sim_epoch_of_the_dead_takes_no_time)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* The second message has not left its sender when that dies. */
+/* The sender dies before the second message has left it. */
 TEST(test_sim_kill_keeps_what_is_queued)
 {
     const baton_sim_options_t options = support_sim_options(3);
@@ -216,7 +220,7 @@ TEST(test_sim_kill_lets_the_others_go_on)
     const support_message_t list[] = {{0, 2, SUPPORT_WORD}};
     baton_sim_t *sim = traffic(&options, list, 1);
     support_ok(baton_sim_kill(sim, 1));
-    support_ok(baton_sim_kill(sim, 1)); /* once more */
+    support_ok(baton_sim_kill(sim, 1)); /* killing a rank again has no effect */
     support_us(epoch_us(sim), SUPPORT_WORD_US);
     support_us(epoch_us(sim), SUPPORT_WORD_US);
     assert_int_equal(baton_schedule_epoch(baton_sim_schedule(sim, 1)), 0);
@@ -228,7 +232,7 @@ static void kill_first(void *arg)
     support_ok(baton_sim_kill(arg, 0));
 }
 
-/* Rank 2 skips what rank 1's required send to rank 0 lies behind:
+/* Rank 2 skips the message after which rank 1 must send to rank 0:
 
        rank 2: skip --> send (optional)
        rank 1: recv (optional) --> send        rank 0: recv */
@@ -254,8 +258,8 @@ static void build_skipped(void *arg, baton_schedule_t *s)
     }
 }
 
-/* An epoch that only an optional receive could continue fails, too, when it has
-   a required send to the dead left. */
+/* An epoch that only an optional receive could continue also fails if it still
+   has a required send to the dead rank. */
 TEST(test_sim_kill_ends_what_has_not_fired)
 {
     for (int dies_first = 0; dies_first < 2; dies_first++) {

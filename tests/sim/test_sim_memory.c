@@ -15,8 +15,8 @@ static const baton_sim_options_t *options_of(bool cost_only)
     return &options;
 }
 
-/* Three sends before their receives are posted are more than a port has memory
-   for. */
+/* A port has memory for fewer than three sends whose receives are not posted
+   yet. */
 static const support_message_t list[] = {{0, 1, 100}, {0, 1, 8}, {2, 1, 64},
                                          {2, 1, 8},   {1, 0, 0}, {1, 2, 9}};
 static support_messages_t messages = {list, sizeof list / sizeof list[0]};
@@ -49,7 +49,8 @@ static void epoch(void)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* Rank by rank: sends first, so that messages are kept; then receives. */
+/* Starts the ranks one by one. Those that send come first, so that messages
+   must be kept until the receivers start. */
 static void start_each(void)
 {
     baton_sim_t *sim = support_sim_open(options_of(false));
@@ -93,7 +94,8 @@ static void at(void)
         status = baton_sim_at(sim, i, count, &calls);
     }
     trial_end(status);
-    if (status != BATON_OK) { /* the calls so far are kept */
+    /* The calls that were scheduled before are kept. */
+    if (status != BATON_OK) {
         support_ok(baton_sim_at(sim, 1e6, count, &calls));
     }
     support_ok(baton_sim_run(sim, -1));
@@ -110,7 +112,8 @@ TEST(test_sim_memory_of_each_step)
     try_each(at);
 }
 
-/* A sender is destroyed, and its messages can't be kept. */
+/* The sender's schedule is destroyed, and there is no memory to keep its
+   messages. */
 TEST(test_sim_memory_of_a_kept_message)
 {
     const support_message_t large[] = {{0, 1, 1000}};
@@ -148,11 +151,11 @@ TEST(test_sim_memory_is_asked_for_before)
                   BATON_ERR_NO_MEMORY, "\"huge\" on 64 ranks");
     support_says("GiB more, and the machine has");
     support_says("set cost_only");
-    /* Nothing but the first rank's graph. */
+    /* Only the first rank's graph is allocated. */
     assert_in_range(baton__alloc_count() - allocations, 1, 30);
     support_ok(baton_sim_destroy(sim));
 
-    options.cost_only = true; /* as it says */
+    options.cost_only = true; /* the message says so */
     sim = support_sim_open(&options);
     double us = -1;
     support_ok(baton_sim_build(sim, "huge", add_tebibyte, NULL));

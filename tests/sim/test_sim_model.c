@@ -20,8 +20,9 @@ enum { SEED = 1, SAMPLES = 100000 };
 static const struct {
     const char *text;
     baton_distribution_t expected;
-    bool zero;         /* every sample is 0 */
-    double samples[2]; /* the first ones; they have the same bits everywhere */
+    bool zero; /* every sample is 0 */
+    /* The first samples, whose bits are the same on every machine. */
+    double samples[2];
 } forms[] = {
     FORM("3", CONSTANT, 3, 0, false, 3, 3),
     FORM("1e-3", CONSTANT, 1e-3, 0, false, 1e-3, 1e-3),
@@ -105,8 +106,8 @@ static double of(baton_distribution_kind_t kind, double a, double b,
     return baton__distribution_sample(&distribution, random);
 }
 
-/* The mean of this many samples lies within 5 standard errors, and so does the
-   share below the median. */
+/* The mean of this many samples lies within 5 standard errors. So does the
+   share of samples below the median. */
 TEST(test_the_normal_distribution_has_its_moments)
 {
     double sum = 0, squares = 0, below = 0;
@@ -122,11 +123,12 @@ TEST(test_the_normal_distribution_has_its_moments)
     assert_true(fabs(sqrt(squares / SAMPLES) / 3 - 1) < 0.03);
 }
 
-/* The C library's functions differ in the last bits alone. */
+/* The C library's functions may differ from the formulas only in the last
+   bits. */
 TEST(test_samples_agree_with_the_formulas)
 {
     for (uint64_t k = 0; k < SAMPLES; k++) {
-        /* Also numbers with few bits set, or few bits not set. */
+        /* Some of the numbers have few bits set, or few bits not set. */
         uint64_t random = baton__random(SEED, 0, k) >> (k % 4 * 15);
         random = k % 8 < 4 ? random : ~random;
         double u = of(BATON_DISTRIBUTION_UNIFORM, 0, 1, random);
@@ -137,7 +139,8 @@ TEST(test_samples_agree_with_the_formulas)
         assert_true(u > 0 && u < 1);
         assert_true(fabs(e / (-3 * log(u)) - 1) <= 1e-13);
         assert_true(fabs(p / (3 * pow(u, -1 / 2.5)) - 1) <= 1e-13);
-        assert_true(fabs(log(l / 3) - 3 * z) < 1e-11); /* 1000's last bits */
+        /* Subtracting 1000 has lost the last bits of z. */
+        assert_true(fabs(log(l / 3) - 3 * z) < 1e-11);
     }
 }
 
@@ -221,7 +224,7 @@ TEST(test_link_is_what_the_topology_says)
 {
     double hop_us = 0.5;
     baton_sim_options_t options = BATON_SIM_OPTIONS;
-    options.host_ranks = 4; /* without effect */
+    options.host_ranks = 4; /* host_ranks has no effect here */
     options.topology = line;
     options.topology_arg = &hop_us;
     baton_sim_link_t link = baton__sim_link(&options, 1, 3);

@@ -8,7 +8,7 @@
 
 typedef struct item {
     double at;
-    uint32_t index; /* in order of arrival */
+    uint32_t index; /* number of the item, in the order of arrival */
 } item_t;
 
 enum { MOST_ITEMS = 6000 };
@@ -18,13 +18,13 @@ typedef struct pair {
     item_t items[MOST_ITEMS];
     size_t count;
     uint32_t pushed;
-    double now; /* of the last that was popped */
+    double now; /* the time of the item that was popped last */
 } pair_t;
 
 static pair_t *pair_create(void)
 {
     pair_t *pair = support_alloc(1, sizeof *pair);
-    pair->now = -0.0; /* which is 0 */
+    pair->now = -0.0; /* this equals 0 */
     return pair;
 }
 
@@ -39,7 +39,7 @@ static uint32_t kind_of(uint32_t index)
     return index * 2654435761u;
 }
 
-/* It was pushed to the queue. */
+/* Expects that the next item has this time, and was pushed to the queue. */
 static void pair_expect(pair_t *pair, double at)
 {
     assert_true(pair->count < MOST_ITEMS);
@@ -102,16 +102,17 @@ static void pair_drain(pair_t *pair)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* Distributions of how far ahead events are, as in different simulations. */
+/* Returns how far ahead of the present an event is. The distributions are those
+   of different kinds of simulations. */
 static double ahead(support_random_t *random, uint64_t traffic)
 {
     double unit = (double)(support_random_next(random) >> 11) * 0x1p-53;
     switch (traffic % 3) {
-    case 0: /* any */
+    case 0: /* any time */
         return unit * 100;
-    case 1: /* lock-step */
+    case 1: /* ranks in lock-step */
         return 1.5;
-    default: /* few times, many of them now */
+    default: /* few different times, many of them now */
         return (double)support_random_below(random, 4) * 0.25;
     }
 }
@@ -129,7 +130,7 @@ TEST(test_queue_random_traffic_keeps_order)
                 pair_push(pair, pair->now + ahead(&random, traffic));
             } else if (what < 15) {
                 pair_pop(pair);
-            } else { /* before an earlier one is pushed */
+            } else { /* peek before an earlier item is pushed */
                 pair_peek(pair);
             }
         }
@@ -140,7 +141,8 @@ TEST(test_queue_random_traffic_keeps_order)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Each push is tried without memory first. It fails, or has enough. */
+/* Each push is first tried without memory. It either fails, or needs no more
+   memory. */
 TEST(test_queue_failed_allocation_loses_nothing)
 {
     support_random_t random = support_random(support_seed(), 200);
@@ -159,7 +161,7 @@ TEST(test_queue_failed_allocation_loses_nothing)
             failures++;
             pair_push(pair, at);
         }
-        if (pair->pushed % 100 == 0) { /* entries move */
+        if (pair->pushed % 100 == 0) { /* this moves entries in the queue */
             pair_pop(pair);
         }
     }
@@ -168,8 +170,8 @@ TEST(test_queue_failed_allocation_loses_nothing)
     pair_destroy(pair);
 }
 
-/* Neither a peek nor a pop allocates, and a queue that stays at one size needs
-   no more than it took at first. */
+/* Neither peek nor pop allocates memory. A queue that keeps its size needs no
+   more memory than at first. */
 TEST(test_queue_allocates_for_its_count_alone)
 {
     baton__sim_queue_t queue = {0};

@@ -1,18 +1,23 @@
 /* The exact messages about schedules whose sends and receives do not match, and
-   about epochs that can't end: ranks that wait in a cycle, for a node that does
-   not fire, for one that has not started or is at its limit, or for the dead.
- */
+   about epochs that can't end: because ranks wait in a cycle, for a node that
+   does not fire, for a rank that has not started or has reached its limit, or
+   for a dead rank. */
 #include "support/stuck.h"
 
 /* ---- schedules as text --------------------------------------------------- */
 
-/* A rank's nodes, separated by blanks. Each is a letter:
+/* Adds one of a rank's nodes. The text has the nodes of a rank, separated by
+   blanks. Each node is a letter:
 
-       s r   send, recv          with the peer and ":BYTES", or STUCK_BYTES
-       a A   activate, armed recv                          with the peer
-       o n k on_start, nop, a call that skips
-       ! ?   it is optional; it needs any of its predecessors
-       <I,J  it comes behind nodes I and J                             */
+       s r    a send or recv, followed by the peer and ":BYTES" (without it, the
+              message has STUCK_BYTES)
+       a A    an activate or armed recv, followed by the peer
+       o n k  an on_start, a nop, or a call that skips
+
+   The letter may be followed by marks:
+
+       ! ?    the node is optional; the node needs any of its predecessors
+       <I,J   the node comes after nodes I and J */
 static baton_node_t add_node(baton_schedule_t *s, const char *text)
 {
     char *end = NULL;
@@ -36,8 +41,8 @@ static baton_node_t add_node(baton_schedule_t *s, const char *text)
     }
 }
 
-/* Reads the marks behind the node's kind: `!` makes it optional, `?` lets it
-   start after any of its inputs, and numbers behind `<` name its inputs. */
+/* Reads the marks after the node's kind: `!` makes it optional, `?` lets it
+   start after any of its inputs, and numbers after `<` name its inputs. */
 static void finish_node(baton_schedule_t *s, baton_node_t node,
                         const char *text)
 {
@@ -72,11 +77,13 @@ static void add_nodes(baton_schedule_t *s, const char *text)
 enum { MOST_RANKS = 4 };
 
 typedef struct stuck {
-    const char *ranks[MOST_RANKS]; /* their nodes */
-    const char *says;              /* the error; NULL: the epochs end well */
-    int starts[MOST_RANKS];        /* how often each starts; all 0: once */
-    uint64_t limit;                /* of the last rank, or 0 */
-    int dead;                      /* a rank, or 0 */
+    const char *ranks[MOST_RANKS]; /* by rank: its nodes, as above */
+    /* The error message; NULL: the epochs end well. */
+    const char *says;
+    /* By rank: how often it starts; if all are 0, each starts once. */
+    int starts[MOST_RANKS];
+    uint64_t limit; /* the limit of the last rank, or 0 */
+    int dead;       /* a rank that dies, or 0 */
     size_t sync_bytes;
 } stuck_t;
 
@@ -95,7 +102,7 @@ static int ranks_of(const stuck_t *stuck)
     return ranks;
 }
 
-/* Round by round, as long as any rank is to start once more. */
+/* Each round starts all ranks that have to start once more. */
 static baton_status_t run_rounds(const stuck_t *stuck, baton_sim_t *sim)
 {
     baton_status_t status = BATON_OK;
@@ -162,7 +169,7 @@ static void run_all(stuck_t *all, size_t count, baton_status_t expected)
 
 /* ---- mismatches ---------------------------------------------------------- */
 
-/* A nop first, so that messages have other numbers than 0. */
+/* A nop comes first, so that the messages have other numbers than 0. */
 TEST(test_mismatch_names_both_ends)
 {
 #define DIFFER(zero, one, text)                                                \
@@ -173,7 +180,7 @@ TEST(test_mismatch_names_both_ends)
                "1, 8"),
         DIFFER("s1:8 s1:16 s1:32", "r0:16 r0:32",
                "send#1 of rank 0 has 8 bytes and its receiver, recv#1 of rank "
-               "1, 16; 3 sends are to meet 2 receives"),
+               "1, 16; 3 sends must match 2 receives"),
         DIFFER("s1:8 s1:16 s1:32", "r0:8 r0:16",
                "send#3 of rank 0 has no receive on rank 1, which has 2 from "
                "there"),
@@ -182,7 +189,8 @@ TEST(test_mismatch_names_both_ends)
                "there"),
         DIFFER("s1:8", "r0:8 r0:16",
                "recv#2 of rank 1 has no send on rank 0, which has 1 to there"),
-        /* Activations are apart, though a message may be as long as one. */
+        /* Activations are matched only with activations, although a message may
+           have the same size. */
         DIFFER("s1:16", "A0",
                "send#1 of rank 0 has no receive on rank 1, which has none from "
                "there"),
@@ -246,7 +254,8 @@ TEST(test_schedules_meet_by_name_in_any_order)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* A schedule that only one rank has does no harm, but its name counts. */
+/* A schedule that only one rank has does no harm, but it counts among the
+   schedules of its name. */
 TEST(test_mismatch_of_attempts)
 {
     baton_sim_t *sim = stuck_open(2, 0);
@@ -287,7 +296,7 @@ TEST(test_deadlock_of_many_shows_some)
 TEST(test_deadlock_of_ranks_in_a_cycle)
 {
     stuck_t all[] = {
-        /* Rank 0 waits for rank 1; rank 1 and 2 for each other. */
+        /* Rank 0 waits for rank 1. Ranks 1 and 2 wait for each other. */
         {.ranks = {"r1", "r2 s2<0 n<0 s0<2", "r1 s1<0"},
          .says = CANNOT(1, 0) ": ranks wait in a cycle" EDGE(1, 2) EDGE(2, 1)},
         {.ranks = {"s1 r1<0", "s0 r0<0"},
@@ -319,7 +328,7 @@ TEST(test_unreachable_names_the_call_that_skipped)
     stuck_t all[] = {
         {.ranks = {"r1", "s0<1 r2", "s1<1 k"},
          .says = CANNOT(1, 2) ": send#0 will not fire: " SKIPPED("call#1")},
-        /* Behind an or that nothing satisfies. */
+        /* The receive needs one of two nodes, neither of which satisfies it. */
         {.ranks = {"r1", "s0<1 n?<2,3 k k"},
          .says = CANNOT(1, 1) ": send#0 will not fire: " SKIPPED("call#2")},
         {.ranks = {"n<1 k n<0"},
@@ -331,7 +340,7 @@ TEST(test_unreachable_names_the_call_that_skipped)
 TEST(test_deadlock_blames_the_node_that_does_not_fire)
 {
     stuck_t all[] = {
-        /* A message of a rank to itself. */
+        /* A rank sends a message to itself. */
         {.ranks = {"r1", "s0<1 r1 s1<3 k"},
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: recv#0 waits for send#0 of rank 1, "
@@ -344,12 +353,12 @@ TEST(test_deadlock_blames_the_node_that_does_not_fire)
              CANNOT(1, 0) ":\n"
                           "    rank 0: recv#0 waits for send#0 of rank 1\n"
                           "    rank 1: send#0 comes after armed_recv#1, and "
-                          "nobody activates it"},
+                          "no rank activates it"},
         {.ranks = {"A1 n<0", "k a0<0"},
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: nop#1 comes after armed_recv#0, and "
-                              "nobody activates it"},
-        /* An optional send: its rank's epoch ends without. */
+                              "no rank activates it"},
+        /* The send is optional, so its rank's epoch ends without it. */
         {.ranks = {"r1", "s0!<1 k"},
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: recv#0 waits for send#0 of rank 1\n"
@@ -371,7 +380,8 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
                               "which comes after recv#1\n"
                               "    rank 1: recv#1 waits for send#0 of rank 2\n"
                               "    rank 2 has not started epoch 2"},
-        /* It is activated, but its send requires its start. */
+        /* The epoch is activated, but the send requires that its rank has
+           started the epoch. */
         {.ranks = {"o a1<0 r1", "o A0 s0<0"},
          .starts = {1, 0},
          .says = CANNOT(1, 0) ":\n"
@@ -382,7 +392,7 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
          .starts = {1, 0},
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: recv#2 waits for send#1 of rank 1\n"
-                              "    rank 1 has not started epoch 1, and nobody "
+                              "    rank 1 has not started epoch 1, and no rank "
                               "activates it"},
         {.ranks = {"o a1<0 r1", "A0 s0"},
          .starts = {3, 0},
@@ -398,8 +408,8 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
                               "still in epoch 1, which comes after recv#1\n"
                               "    rank 1: recv#1 waits for send#0 of rank 2\n"
                               "    rank 2 has not started epoch 1"},
-        /* All that the dead one's failure reaches get the message of the rank
-           that met it. */
+        /* All ranks that the failure reaches get the message of the rank that
+           waited for the dead one. */
         {.ranks = {"r1", "s0<1 r2", "s1<1 r3", "s2"},
          .starts = {1, 1, 1, 0},
          .dead = 2,

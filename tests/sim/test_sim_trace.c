@@ -78,8 +78,8 @@ static baton_status_t refuse(void *arg, baton_call_t *call)
     return baton_call_epoch(call) % 2 == 1 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
-/* A failed epoch has one end, too; a schedule destroyed between epochs has
- * none. */
+/* A failed epoch also has one end. A schedule that is destroyed between epochs
+   has none. */
 TEST(test_sim_trace_tells_each_epoch_once)
 {
     static support_trace_t trace;
@@ -162,7 +162,7 @@ static void build_barrier(void *arg, baton_schedule_t *s)
     baton_add_barrier(s);
 }
 
-/* The ranks that have the plan of the first. */
+/* Returns the number of ranks that share the plan of the first rank. */
 static int count_sharers(baton_sim_t *sim, int ranks)
 {
     int sharers = 0;
@@ -173,7 +173,7 @@ static int count_sharers(baton_sim_t *sim, int ranks)
     return sharers;
 }
 
-/* After a rank's death. */
+/* Adds the error after a rank's death. */
 static void add_failure(uint64_t *hash, baton_sim_t *sim)
 {
     double us = 0;
@@ -184,7 +184,7 @@ static void add_failure(uint64_t *hash, baton_sim_t *sim)
     }
 }
 
-/* All random options, all costs, and faults. */
+/* All random options, all costs, and faults are set. */
 static uint64_t trace_hash_of(baton_sim_build_fn build, int ranks,
                               uint64_t seed, bool cost_only, int *sharers_out)
 {
@@ -238,8 +238,8 @@ static void expect_hash(uint64_t actual, uint64_t expected)
     }
 }
 
-/* Equal on every machine, for every compiler and optimisation level. A change
-   of the model, or of the ring, changes this number. */
+/* The hash is the same on every machine, and with every compiler and level of
+   optimisation. A change of the model, or of the ring algorithm, changes it. */
 TEST(test_sim_trace_is_the_same_everywhere)
 {
     const uint64_t golden = UINT64_C(0x57b8b6dc2a69ea21);
@@ -251,7 +251,7 @@ TEST(test_sim_trace_is_the_same_everywhere)
 
 /* ---- shared plans -------------------------------------------------------- */
 
-/* With payload each rank has a plan of its own. */
+/* If messages carry data, each rank has a plan of its own. */
 TEST(test_sim_trace_is_the_same_with_shared_plans)
 {
     const struct {
@@ -272,8 +272,8 @@ TEST(test_sim_trace_is_the_same_with_shared_plans)
     }
 }
 
-/* The last rank's graph has as many nodes and edges as the others', and an edge
-   less that it needs. */
+/* The last rank's graph has as many nodes and edges as the other graphs, but
+   lacks an edge that it needs. */
 static void build_unordered(void *arg, baton_schedule_t *s)
 {
     bool last = baton_schedule_rank(s) == baton_schedule_size(s) - 1;

@@ -1,7 +1,8 @@
-/* What a step of each sparse all-reduce costs. baton_sparse_cost has a closed
-   form for it; in a cost-only simulation the step takes this time, rounds,
-   messages and bytes, on 1 to 33, 64, 100 and 256 ranks. The choice is the
-   cheapest by these forms, over the whole table of docs/sparse.md. */
+/* The costs of a step of each sparse all-reduce. baton_sparse_cost has closed
+   forms for them. In a cost-only simulation the step must have the same time,
+   rounds, messages and bytes, on 1 to 33, 64, 100 and 256 ranks. The algorithm
+   that is chosen is the cheapest by these forms, over the whole table of
+   docs/sparse.md. */
 #include "support/sim.h"
 #include "support/sparse.h"
 
@@ -13,7 +14,8 @@
 #define BETA_NS  0.8
 #define BOUND    1e-9
 
-/* EACH: entries of a block; every number of teams here divides it. */
+/* EACH is the number of entries of a block. It is a multiple of every number of
+   teams here. */
 enum { EACH = 840, MOST_TEAMS = 8 };
 
 static const int large[] = {64, 100, 256};
@@ -35,7 +37,7 @@ static baton_sparse_cost_t simulate_in(const baton_sim_options_t *sim,
     const int size = sim->ranks;
     support_sparse_t *group = support_sparse_open_in(sim, options);
     support_ok(baton_sim_run(group->sim, -1));
-    /* Ok-Topk moves its regions in the first step. */
+    /* In its first step Ok-Topk chooses its regions. */
     int steps = options->algorithm == BATON_SPARSE_OKTOPK ? 2 : 1;
     for (int step = 0; step < steps; step++) {
         double begin_us = baton_sim_now_us(group->sim);
@@ -80,7 +82,7 @@ static void expect_near(double actual, double expected, const char *what,
     }
 }
 
-/* Statistics do not count a dense step's messages. */
+/* Statistics do not count the messages of a dense step. */
 static void expect_cost(int size, const baton_sparse_options_t *options)
 {
     baton_sparse_cost_t cost, actual = simulate(size, options);
@@ -127,9 +129,9 @@ TEST(test_spardl_costs_its_formula)
 
 typedef struct other {
     baton_sparse_algorithm_t algorithm;
-    bool blocks; /* a block for each rank */
+    bool blocks; /* there is a block for each rank */
     bool quantise;
-    size_t count; /* of a block; 0: 4 times as long as k */
+    size_t count; /* elements of a block; 0: 4 times k */
 } other_t;
 
 TEST(test_others_cost_their_formula)
@@ -140,9 +142,10 @@ TEST(test_others_cost_their_formula)
         {BATON_SPARSE_REDSYNC, false, true, 0},
         {BATON_SPARSE_GTOPK, false, false, 0},
         {BATON_SPARSE_TOPKDSA, true, false, 0},
-        {BATON_SPARSE_TOPKDSA, true, false, 3 * EACH}, /* dense regions */
+        /* The result has dense regions. */
+        {BATON_SPARSE_TOPKDSA, true, false, 3 * EACH},
         {BATON_SPARSE_OKTOPK, true, false, 0},
-        {BATON_SPARSE_DENSE, false, false, 1000}, /* a tree */
+        {BATON_SPARSE_DENSE, false, false, 1000}, /* the algorithm is a tree */
         {BATON_SPARSE_DENSE, true, false, 1000000},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -178,7 +181,8 @@ static void build_allreduce(void *arg, baton_schedule_t *schedule)
     baton_add_allreduce(schedule, &args);
 }
 
-/* Ranks that share hosts sum a whole vector as others do. */
+/* Ranks that share hosts sum a dense vector as they would without sparse all-
+   reduces. */
 TEST(test_dense_is_as_chosen)
 {
     static const size_t counts[] = {1000, 30000, 1000000};
@@ -202,8 +206,8 @@ TEST(test_dense_is_as_chosen)
     }
 }
 
-/* The papers' formulas, written out for 8 ranks: so the schedules do not become
-   dearer together with the forms. */
+/* The formulas of the papers, written out for 8 ranks. They show if schedules
+   and closed forms become dearer together. */
 TEST(test_formulas_are_the_papers)
 {
     enum { ENTRY = 8, ELEMENT = 4, WORD = 4, RANKS = 8 };
@@ -238,9 +242,10 @@ TEST(test_formulas_are_the_papers)
     }
 }
 
-/* Where k is no multiple of the blocks the path leads through the longer ones.
-   Direct sends take that time where ranks keep step, as they do here on up to
-   33 ranks; one that gets ahead can delay others (docs/sparse.md). */
+/* If k is not a multiple of the number of blocks, the longest path leads
+   through the longer blocks. Direct sends take that time if ranks keep in step,
+   as they do here on up to 33 ranks. A rank that gets ahead can delay others
+   (docs/sparse.md). */
 TEST(test_longer_blocks_are_on_the_longest_path)
 {
     static const baton_sparse_algorithm_t all[] = {
@@ -291,7 +296,8 @@ static void expect_best(int ranks, baton_sparse_options_t options, double best)
     assert_true(again.us == cost.us);
 }
 
-/* Of SparDL with every number of teams if they are automatic, else with one. */
+/* Compares with SparDL for every number of teams if the number is automatic,
+   and for one team otherwise. */
 static void expect_best_of_all(int ranks, baton_sparse_options_t options)
 {
     double best = INFINITY;
@@ -349,7 +355,8 @@ TEST(test_choice_depends_on_more_than_costs)
         {14, BATON_SPARSE_SPARDL, 14, BATON_EXCHANGE_BSAG,
          GIVEN(.count = 1000, .k = 14, .teams = BATON_SPARSE_TEAMS_AUTO,
                .algorithm = BATON_SPARSE_SPARDL, .link.alpha_us = 1000)},
-        /* R-SAG that is asked for leaves powers of two to choose from. */
+        /* If R-SAG is requested, only powers of two remain as numbers of
+           teams. */
         {14, BATON_SPARSE_SPARDL, 2, BATON_EXCHANGE_RSAG,
          GIVEN(.count = 1000, .k = 14, .teams = BATON_SPARSE_TEAMS_AUTO,
                .exchange = BATON_EXCHANGE_RSAG,
@@ -364,8 +371,8 @@ TEST(test_choice_depends_on_more_than_costs)
     }
 }
 
-/* Without a link of the caller's selections count, too, which a dense step does
-   not make. */
+/* If the caller gives no link, the time of selections counts, too. A dense step
+   has no selection. */
 TEST(test_machine_counts_its_processors)
 {
     baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
@@ -401,7 +408,8 @@ TEST(test_bad_cases_are_refused)
                   "options is NULL");
 }
 
-/* A sparse all-reduce is created with the choice of baton_sparse_cost. */
+/* A sparse all-reduce is created with the algorithm that baton_sparse_cost
+   chooses. */
 TEST(test_created_with_what_is_chosen)
 {
     baton_sparse_options_t options =

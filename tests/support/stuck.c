@@ -136,10 +136,11 @@ const stuck_refusal_t stuck_refusals[] = {
     {2, "xx", build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
      CYCLE RECVS(0, 1, 5) AND RECVS(1, 0, 5)},
     {2, "xx", stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
-     CYCLE "0: send#0 waits for recv#1 of rank 1, which comes after send#0" AND
-           "1: send#0 waits for recv#1 of rank 0, which comes after send#0\n"
-           "    (it would end if every message sent found a buffer; long ones "
-           "don't)"},
+     CYCLE
+     "0: send#0 waits for recv#1 of rank 1, which comes after send#0" AND
+     "1: send#0 waits for recv#1 of rank 0, which comes after send#0\n"
+     "    (it would end if all sends were buffered, but long messages are "
+     "not)"},
     {3, "xxx", stuck_build_sends, &sends, BATON_ERR_MISMATCH,
      "send#1 of rank 0 has no receive on rank 1, which has 1 from there"},
     {3, "xxx", build_terms, "f32", BATON_ERR_MISMATCH,

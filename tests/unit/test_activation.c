@@ -6,13 +6,13 @@
 
 #define LARGEST 40
 
-/* The trees: binomial, or of two levels in groups of so many ranks; the last
-   one's initiator sends to all. */
+/* The trees: a binomial tree, or a tree of two levels, with groups of `group`
+   ranks. In the last tree the initiator sends to all ranks. */
 static const int groups[] = {0, 1, 2, 3, 6, LARGEST};
 #define GROUPS (sizeof groups / sizeof groups[0])
 
-/* One rank's counts: how often begin fired, in which epoch last, and how many
-   messages the rank sent. */
+/* The counts of one rank: how often `begin` has fired, the epoch in which it
+   last did, and the number of messages that the rank has sent. */
 typedef struct tally {
     uint64_t begins;
     uint64_t epoch;
@@ -34,9 +34,9 @@ static baton_status_t count_message(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* on_start --> [activation] --> begin --> count_begin. Behind `begin` the
-   builder adds, for each step, an armed receive and an activate: a call behind
-   each activate counts the messages. */
+/* on_start --> [activation] --> begin --> count_begin. After `begin` the
+   builder adds an armed receive and an activate for each step. A call node
+   after each activate counts the messages. */
 static void build(baton_schedule_t *schedule, int group, tally_t *tally)
 {
     baton_node_t initiate = baton_add_on_start(schedule);
@@ -163,7 +163,7 @@ TEST_MANUALLY(test_activation_may_be_enclosed, 5)
     support_schedules_destroy(cluster, s);
 }
 
-/* If the epoch waits for no enclosed node, exit is behind entry. */
+/* If the epoch waits for no enclosed node, exit comes directly after entry. */
 TEST_MANUALLY(test_enclose_of_optional_nodes_alone, 1)
 {
     tally_t tally = {0};
@@ -179,7 +179,8 @@ TEST_MANUALLY(test_enclose_of_optional_nodes_alone, 1)
     support_schedules_destroy(cluster, s);
 }
 
-/* The leaders' distances come first: those have others to tell. */
+/* The distances of the groups' leaders come first, since leaders have to pass
+   the activation on. */
 TEST_MANUALLY(test_activation_of_two_levels_begins_with_leaders, 23)
 {
     enum { SIZE = 23, GROUP = 5 };
@@ -207,7 +208,7 @@ TEST_MANUALLY(test_activation_of_two_levels_begins_with_leaders, 23)
 /* ---- a run that is driven by hand -----------------------------------------
  */
 
-/* Pops all ready nodes without completing them. Returns a mask. */
+/* Pops all ready nodes without completing them. Returns them as a mask. */
 static uint32_t pop_all(baton__run_t *run)
 {
     uint32_t mask = 0;
@@ -217,8 +218,8 @@ static uint32_t pop_all(baton__run_t *run)
     return mask;
 }
 
-/* on_start, armed --> any --> activate: the first to fire sets the origin, and
-   as long as an activation may come the epoch is not stuck. */
+/* on_start, armed --> any --> activate. The node that fires first determines
+   the origin. The epoch is not stuck as long as an activation may arrive. */
 TEST_MANUALLY(test_activation_after_the_start_keeps_its_origin, 7)
 {
     baton_schedule_t *s = support_schedule(cluster->groups[1], "driven");
@@ -255,9 +256,9 @@ static baton_status_t set_words(void *arg, baton_call_t *call)
 {
     const words_t *words = arg;
     support_fails(baton_call_set_word(call, (baton_node_t){99}, 1),
-                  BATON_ERR_INVALID, "node 99, of 3, is not an activate");
+                  BATON_ERR_INVALID, "node 99 of 3 is not an activate node");
     support_fails(baton_call_set_word(call, words->call, 1), BATON_ERR_INVALID,
-                  "node 1, of 3, is not an activate");
+                  "node 1 of 3 is not an activate node");
     support_fails(baton_call_set_word(call, words->sent, 1), BATON_ERR_INVALID,
                   "activate#0 has sent its word already");
     return baton_call_set_word(call, words->next, 5);

@@ -1,11 +1,11 @@
-/* Memory that is bound more than once: commit, builders and rebind compare
-   addresses, not buffers. */
+/* Memory that is bound to more than one buffer. Commit, builders and rebind
+   compare addresses, not buffers. */
 #include "support/cluster.h"
 #include <baton/coll.h>
 
 enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
 
-/* A rank, its schedule and its memory; new ones for each test. */
+/* A rank, a schedule and its memory, which each test gets anew. */
 static struct bench {
     support_cluster_t *ranks;
     baton_schedule_t *s;
@@ -29,7 +29,8 @@ static int end(void **state)
 
 #define ALIAS_TEST(name) TEST_BETWEEN(name, begin, end)
 
-/* A view of half of the memory, from an element on, in a buffer of its own. */
+/* Returns a view of half of the memory, from this element on, in a new
+   buffer. */
 static baton_view_t half(float *from)
 {
     return support_view(b.s, from, HALF_BYTES);
@@ -54,7 +55,8 @@ ALIAS_TEST(test_hazard_between_buffers_of_the_same_memory)
     }
 }
 
-/* The first and the last overlap the one between them, but not each other. */
+/* The first view and the last one overlap the middle one, but not each
+   other. */
 ALIAS_TEST(test_buffers_of_a_chain_are_compared_by_bytes)
 {
     baton_view_t from = half(b.other);
@@ -101,7 +103,8 @@ ALIAS_TEST(test_readers_may_share_memory)
 
 /* ---- builders ---------------------------------------------------------- */
 
-/* Source and target are two buffers of the same memory: in place. */
+/* The all-reduce is in place, since source and target are two buffers of the
+   same memory. */
 TEST_MANUALLY(test_allreduce_in_place_by_address, 3)
 {
     static const baton_allreduce_fn builders[] = {
@@ -159,7 +162,7 @@ ALIAS_TEST(test_view_address)
 
 /* ---- rebind ------------------------------------------------------------ */
 
-/* Both are copied into, and apart at commit. */
+/* A node writes each of the two buffers, which share no memory at commit. */
 ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
 {
     baton_view_t from = half(b.other);
@@ -174,7 +177,8 @@ ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
                       "start of \"alias\": buffers 1 and 2 were apart when it "
                       "was committed, and now they share memory");
     }
-    support_ok(baton_buffer_rebind(b.s, left.buffer, NULL)); /* to nothing */
+    /* This binds no memory. */
+    support_ok(baton_buffer_rebind(b.s, left.buffer, NULL));
     support_ok(baton_buffer_rebind(b.s, left.buffer, b.other));
     support_fails(baton_schedule_start(b.s), BATON_ERR_INVALID,
                   "buffers 0 and 1 were apart");
@@ -183,8 +187,8 @@ ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
     support_run(b.s);
 }
 
-/* All of many buffers move at once. Some of them share memory at commit, in
-   pairs; what is refused is a move that separates a pair, or joins others. */
+/* All of many buffers are rebound at once. At commit they share memory in
+   pairs. A rebind that separates a pair, or makes pairs overlap, is refused. */
 enum { PAIRS = 20 };
 
 ALIAS_TEST(test_rebind_of_many_buffers_at_once)
@@ -206,7 +210,8 @@ ALIAS_TEST(test_rebind_of_many_buffers_at_once)
             support_ok(baton_buffer_rebind(b.s, right[i], to));
         }
         float *other = memory[move % 2][PAIRS - 1];
-        float *apart[] = {other, b.other}; /* in part, and as a whole */
+        /* Separates the pair in part, and completely. */
+        float *apart[] = {other, b.other};
         for (int i = 0; i < 2 && move == 2; i++) {
             support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], apart[i]));
             support_fails(baton_schedule_start(b.s), BATON_ERR_INVALID,
@@ -214,7 +219,7 @@ ALIAS_TEST(test_rebind_of_many_buffers_at_once)
                           "committed, and now they do not");
             support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], other + 2));
         }
-        if (move == 3) { /* the last pair meets the first */
+        if (move == 3) { /* this makes the last pair overlap the first */
             float *first = memory[move % 2][0] + 3;
             support_ok(baton_buffer_rebind(b.s, left[PAIRS - 1], first));
             support_ok(baton_buffer_rebind(b.s, right[PAIRS - 1], first));
@@ -255,5 +260,6 @@ ALIAS_TEST(test_rebind_in_a_call_is_checked_at_once)
     self.to = b.other + 1;
     support_run(b.s);
     support_expect(self.status, BATON_ERR_INVALID);
-    assert_ptr_equal(baton_view_address(b.s, to), b.memory); /* as before */
+    /* The buffer has its old memory again. */
+    assert_ptr_equal(baton_view_address(b.s, to), b.memory);
 }

@@ -1,4 +1,4 @@
-/* Answers: the news that a rank gets of a rank for which it waits. */
+/* Answers: how a rank learns whether a rank for which it waits still lives. */
 #include "support/cluster.h"
 #include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"
@@ -16,7 +16,8 @@ static baton__answers_t asks, answers;
 static struct sockaddr_in to;
 static int listener;
 
-/* Two of the ranks; `answering`: else nobody reads what comes to the second. */
+/* Opens the answers of two ranks. If `answering` is false, no thread reads what
+   arrives at the second rank. */
 static void open_both(const char *timeout_ms, bool answering)
 {
     uint16_t unused;
@@ -51,7 +52,7 @@ static baton__reply_t ask(void)
                               sizeof to);
 }
 
-/* Asks until this is the reply. */
+/* Asks until the reply is the expected one. */
 static void ask_until(baton__reply_t expected)
 {
     while (ask() != expected) {
@@ -65,7 +66,8 @@ static bool prove(uint64_t ms)
                                 sizeof to, baton__clock_ns() + ms * 1000000);
 }
 
-/* Another one answers there, then nobody listens: it is known at once. */
+/* First another process listens at the address. Then none does, which the rank
+   notices at once. */
 ANSWERS_TEST(test_answers_prove_an_address)
 {
     open_both("1000000", true);
@@ -80,7 +82,7 @@ ANSWERS_TEST(test_answers_prove_an_address)
 ANSWERS_TEST(test_answers_of_a_rank_that_runs_and_ends)
 {
     open_both("1000000", true);
-    for (int i = 0; i < 3; i++) { /* again and again */
+    for (int i = 0; i < 3; i++) { /* the answer can be repeated */
         asks.asked[ANSWERS].asked_ns = 0;
         assert_int_equal(ask(), BATON__REPLY_NONE);
         while (asks.asked[ANSWERS].silent_ns > 0) {
@@ -100,13 +102,14 @@ ANSWERS_TEST(test_answers_of_a_rank_that_runs_and_ends)
     baton__answers_lose(&answers, 0, true);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);
-    assert_int_equal(baton__answers_next_lost(&asks, 0), ASKS + 1); /* not 0 */
+    /* And not rank 0. */
+    assert_int_equal(baton__answers_next_lost(&asks, 0), ASKS + 1);
     baton__answers_close(&answers);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);
 }
 
-/* No connection can be made, which says nothing of the rank. */
+/* No connection can be made. That does not show whether the rank lives. */
 ANSWERS_TEST(test_answers_of_a_rank_without_a_connection)
 {
     open_both("1000000", false);
@@ -119,17 +122,18 @@ ANSWERS_TEST(test_answers_of_a_rank_that_is_stopped)
 {
     open_both("20", false);
     ask_until(BATON__REPLY_LATE);
-    baton__answers_hang_up(&asks); /* until its next group */
+    /* The rank asks no more until its next group. */
+    baton__answers_hang_up(&asks);
     assert_int_equal(ask(), BATON__REPLY_NONE);
     (void)close(listener);
 }
 
-/* The thread answers for a rank whose driver comes back, and no longer for one
-   that does not. */
+/* The thread answers for a rank as long as the rank's driver returns from its
+   calls, and not if the driver stays in one. */
 ANSWERS_TEST(test_answers_of_a_rank_that_loops_in_mpi)
 {
     open_both("700", true);
-    for (int i = 0; i < 8; i++) { /* beyond the timeout */
+    for (int i = 0; i < 8; i++) { /* longer than the timeout in sum */
         asks.asked[ANSWERS].asked_ns = 0;
         baton__answers_count(&answers.begun);
         do {
@@ -152,7 +156,7 @@ ANSWERS_TEST(test_answers_of_a_rank_that_loops_in_mpi)
     baton__answers_close(&answers);
 }
 
-/* Another process has got the port: that is no answer. */
+/* Another process has got the port of the rank. Its answers do not count. */
 ANSWERS_TEST(test_answers_of_strangers_do_not_count)
 {
     open_both("20", true);
@@ -161,7 +165,8 @@ ANSWERS_TEST(test_answers_of_strangers_do_not_count)
     baton__answers_close(&answers);
 }
 
-/* A rank that was stopped for longer than the timeout loses nobody at once. */
+/* A rank that was itself stopped for longer than the timeout does not count
+   others as lost at once. */
 ANSWERS_TEST(test_answers_count_only_looks)
 {
     open_both("100000", false);

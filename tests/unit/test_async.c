@@ -5,14 +5,13 @@
 #include <limits.h>
 #include <sched.h>
 
-/* An async node with its behaviour, and a call behind it that counts:
-
-       async --> count (optional)                                            */
+/* An async node with a certain behaviour, and a call node after it, which
+   counts: async --> count (optional) */
 typedef struct operation {
     baton_schedule_t *schedule;
-    baton_status_t start;  /* returned by its start */
-    bool completes;        /* the start completes it, */
-    baton_status_t status; /* with this status */
+    baton_status_t start;  /* the status that `start` returns */
+    bool completes;        /* `start` completes the node with `status` */
+    baton_status_t status; /* the status of the completion */
     int polls_left;
     baton_async_t async;
     atomic_bool begun;
@@ -67,26 +66,26 @@ static void open_operation(operation_t *operation, support_cluster_t *cluster,
     operation->schedule = s;
 }
 
-/* Epochs that end without the test's help: how the node completes, how they
-   end, and whether what is behind it runs. */
+/* Epochs that end without further calls of the test. Each row says how the node
+   completes, how the epoch ends, and how often the call node after it runs. */
 static const struct {
     operation_t how;
     const baton_async_ops_t *ops;
     baton_status_t wanted;
     uint64_t behind;
 } ends[] = {
-    /* In its start, by what that returns; */
+    /* The node completes by the status that its start returns. */
     {{.start = BATON_DONE}, &notifies, BATON_OK, 1},
     {{.start = BATON_SKIP}, &notifies, BATON_OK, 0},
     {{.start = BATON_ERR_LIMIT}, &notifies, BATON_ERR_LIMIT, 0},
-    /* or before it returns; */
+    /* The node completes before its start returns. */
     {{.completes = true}, &notifies, BATON_OK, 1},
     {{.completes = true, .status = BATON_SKIP}, &notifies, BATON_OK, 0},
     {{.completes = true, .status = BATON_ERR_SYSTEM},
      &notifies,
      BATON_ERR_SYSTEM,
      0},
-    /* or when it is asked. */
+    /* The node completes when it is polled. */
     {{.polls_left = 0}, &polled, BATON_OK, 1},
     {{.polls_left = 20}, &polled, BATON_OK, 1},
     {{.polls_left = 3, .status = BATON_ERR_SYSTEM},
@@ -157,8 +156,8 @@ TEST_MANUALLY(test_async_completes_once, 1)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* A cancelled epoch ends when its node does, whose operation may still use
-   memory. The node's status is ignored. */
+/* A cancelled epoch ends only when its node has completed, since the operation
+   may still use memory. The status of that completion is ignored. */
 TEST_EACH(test_async_is_waited_for_after_a_cancel, 1)
 {
     operation_t operation = {.start = BATON_OK};
@@ -167,7 +166,7 @@ TEST_EACH(test_async_is_waited_for_after_a_cancel, 1)
         atomic_store(&operation.begun, false);
         support_expect(baton_schedule_run(operation.schedule, 1),
                        BATON_ERR_TIMEOUT);
-        while (!atomic_load(&operation.begun)) { /* a thread may be late */
+        while (!atomic_load(&operation.begun)) { /* the thread may begin late */
             (void)baton_engine_step(cluster->engines[0]);
         }
         support_ok(baton_schedule_cancel(operation.schedule));
@@ -184,7 +183,8 @@ TEST_EACH(test_async_is_waited_for_after_a_cancel, 1)
     support_ok(baton_schedule_destroy(operation.schedule));
 }
 
-/* A completion that comes an epoch late must not complete the next one. */
+/* A completion that comes one epoch late must not complete the node in the next
+   epoch. */
 TEST_EACH(test_async_of_an_earlier_epoch_is_refused, 1)
 {
     operation_t operation = {.start = BATON_OK, .polls_left = 0};

@@ -50,7 +50,7 @@ static void assert_contains(const char *text, const char *part)
 
 /* ---- log --------------------------------------------------------------- */
 
-/* Logs `message` at `level`, and stores the text that comes out on standard
+/* Logs `message` at `level`, and stores the text that is written to standard
    error. */
 static void capture_log(baton_log_level_t level, const char *message, char *out,
                         size_t size)
@@ -81,7 +81,7 @@ TEST_BETWEEN(test_log_warns_on_stderr_by_default, clean, NULL)
 TEST_BETWEEN(test_log_level_holds_for_handler, clean, NULL)
 {
     static const struct {
-        const char *variable; /* or NULL */
+        const char *variable; /* the value of BATON_LOG; NULL: not set */
         baton_log_level_t most;
     } levels[] = {{NULL, BATON_LOG_WARN},
                   {"trace", BATON_LOG_TRACE},
@@ -124,7 +124,7 @@ TEST_BETWEEN(test_config_reads_values, clean, NULL)
     assert_int_equal(baton__config_number(BATON__CONFIG_PROGRESS), 1);
     assert_string_equal(baton__config_text(BATON__CONFIG_PLACEMENT), "core:3");
     assert_int_equal(baton__config_number(BATON__CONFIG_VERIFY), 0);
-    setenv("BATON_SPIN", "1", 1); /* read once */
+    setenv("BATON_SPIN", "1", 1); /* variables are read only once */
     assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 0);
 }
 
@@ -161,7 +161,8 @@ TEST_BETWEEN(test_config_names_what_is_wrong, clean, NULL)
             assert_contains(baton_error_message(), wrong[i].says);
             assert_contains(baton_error_message(), "; unset it for \"");
         }
-        assert_int_equal(record.messages, i + 1); /* once for all calls */
+        /* The message is logged once, not in each call. */
+        assert_int_equal(record.messages, i + 1);
         assert_int_equal(record.level, BATON_LOG_INFO);
         assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 32);
         assert_string_equal(baton__config_text(BATON__CONFIG_ISA), "auto");
@@ -178,7 +179,8 @@ TEST_BETWEEN(test_config_warns_with_nearest_name, clean, NULL)
     memset(name + 6, 'X', sizeof name - 7);
     baton_log_set(keep_message, &record);
     support_set_variable("BATON_SPNI", "1");
-    support_set_variable("BATON_X_SPIN", "1"); /* an extension's */
+    /* Variables of extensions begin with BATON_X_. */
+    support_set_variable("BATON_X_SPIN", "1");
     assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(record.messages, 1);
     assert_int_equal(record.level, BATON_LOG_WARN);
@@ -187,7 +189,7 @@ TEST_BETWEEN(test_config_warns_with_nearest_name, clean, NULL)
     assert_int_equal(baton__config_check(), BATON_OK);
     assert_int_equal(record.messages, 1);
     unsetenv("BATON_X_SPIN");
-    setenv(name, "1", 1); /* longer than what is compared */
+    setenv(name, "1", 1); /* longer than the names with which it is compared */
     support_set_variable("BATON_SPNI", NULL);
     assert_int_equal(baton__config_check(), BATON_OK);
     unsetenv(name);
@@ -327,8 +329,8 @@ TEST_BETWEEN(test_available_memory_is_the_least_of_host_and_groups, clean, NULL)
     write_below_root("/proc", "meminfo",
                      "MemFree: 1 kB\nMemAvailable:   900 kB\nSwapFree: 100 kB");
     assert_int_equal(baton__available_memory(root), 1000 * 1024);
-    /* Version 2: of a group, and of the one that it is in; "max" is no limit.
-     */
+    /* Version 2 of cgroups: limits of the process's group, and of the group
+       that contains it. "max" means no limit. */
     write_below_root("/proc/self", "cgroup", "0::/job/step\n");
     write_below_root("/sys/fs/cgroup/job/step", "memory.max", "max\n");
     write_below_root("/sys/fs/cgroup/job/step", "memory.current", "5\n");
@@ -339,7 +341,8 @@ TEST_BETWEEN(test_available_memory_is_the_least_of_host_and_groups, clean, NULL)
     write_below_root("/sys/fs/cgroup/job", "memory.stat",
                      "file 3000\ninactive_file 20\nactive_file 300\n");
     assert_int_equal(baton__available_memory(root), 1320);
-    /* Version 1, in a container: its own group is mounted as the root. */
+    /* Version 1 of cgroups, in a container: the process's group is mounted as
+       the root. */
     write_below_root("/proc/self", "cgroup",
                      "5:cpu:/x\n4:hugetlb,memory:/docker/4711\n0::/\n");
     write_below_root(V1, "memory.limit_in_bytes", "9223372036854771712\n");
@@ -421,7 +424,8 @@ TEST_BETWEEN(test_error_text_stops_when_full, clean, NULL)
     baton__text_t text = {data, sizeof data, 0};
     baton__text_add(&text, "%s", "12345");
     baton__text_add(&text, "%s", "678901");
-    assert_string_equal(data, "12345678901"); /* exactly full, nothing is cut */
+    /* The text fits exactly, and nothing is cut. */
+    assert_string_equal(data, "12345678901");
     baton__text_add(&text, "%s", "");
     assert_string_equal(data, "12345678901");
     baton__text_add(&text, "x");
@@ -434,7 +438,7 @@ TEST_BETWEEN(test_error_text_stops_when_full, clean, NULL)
     assert_string_equal(tiny, "l");
 }
 
-/* Names come from outside. */
+/* Names in messages come from outside of the library. */
 TEST_BETWEEN(test_error_shortens_names_and_replaces_control, clean, NULL)
 {
     static char name[1 << 20];

@@ -16,7 +16,7 @@ TEST(test_commit_refuses_what_can_never_fire)
         for (int i = 0; i < 3; i++) {
             nops[i] = baton_add_nop(s);
         }
-        for (int i = 0; i < edges; i++) { /* the third edge is the first */
+        for (int i = 0; i < edges; i++) { /* the third edge equals the first */
             baton_before(s, nops[i % 2], nops[2]);
         }
         baton_set_need(s, nops[2], edges == 0 ? BATON_NEED_ANY : 3);
@@ -28,7 +28,8 @@ TEST(test_commit_refuses_what_can_never_fire)
     }
 }
 
-/* nop ===> call <-- recv: two of two, so the nop alone is not enough. */
+/* nop ===> call <-- recv: the call needs two of two edges, so the doubled edge
+   from nop alone does not suffice. */
 TEST(test_commit_doubled_edges_satisfy_once)
 {
     uint64_t calls = 0;
@@ -86,8 +87,8 @@ TEST(test_commit_refuses_to_write_inputs)
 
 /* ---- cycles ------------------------------------------------------------ */
 
-/* A ring of `length` nops, from node 2 on, with other nodes hanging off it:
-   0 -> ring, ring -> 1, and a tail behind that. */
+/* A ring of `length` nops, which begin with node 2, and further nodes: 0 leads
+   to the ring, which leads to 1 and to a chain of nops. */
 static void refuse_ring(uint32_t length, const char *text)
 {
     baton_schedule_t *s = refusal_begin();
@@ -107,7 +108,7 @@ static void refuse_ring(uint32_t length, const char *text)
     }
     baton_before(s, after, tail);
     refuses(s, BATON_ERR_CYCLE, "dependency cycle\n    ");
-    /* Any of its nodes may come first. */
+    /* The list may begin with any node of the ring. */
     const char *list = strstr(baton_error_message(), "\n    ") + 5;
     char twice[256];
     (void)snprintf(twice, sizeof twice, "%s%s", text, text);
@@ -123,8 +124,8 @@ TEST(test_commit_prints_the_whole_cycle)
     refuse_ring(5, "nop#2 -> nop#3 -> nop#4 -> nop#5 -> nop#6 -> ");
 }
 
-/* BATON_NEED_ANY does not help: the node in front of the ring would suffice,
-   but a ring has no order. */
+/* BATON_NEED_ANY does not help: although the node before the ring would suffice
+   to fire it, a ring has no order. */
 TEST(test_commit_refuses_cycle_that_any_would_break)
 {
     baton_schedule_t *s = refusal_begin();
@@ -161,11 +162,14 @@ TEST(test_commit_works_once_the_hazard_is_ordered)
 
 /* ---- limits of the transport ---------------------------------------- */
 
-/* Ranks 0 to 2 of the inproc transport, but with tighter limits. */
+/* Ranks 0 to 2 of the inproc transport. A wrapper limits what rank 0 can
+   reserve. */
 enum { RANKS = 3 };
 
-static int64_t reserved[RANKS][2]; /* by peer: sends, receives; of rank 0 */
-static int full_peer;              /* the peer without room, or -1 */
+/* By peer: the sends and the receives that rank 0 has reserved. */
+static int64_t reserved[RANKS][2];
+/* The peer for which nothing can be reserved, or -1. */
+static int full_peer;
 
 static baton_status_t tight_reserve(void *endpoint, int peer, int64_t sends,
                                     int64_t receives)
@@ -212,8 +216,8 @@ TEST(test_commit_refuses_messages_above_the_limit)
 
 /* ---- room for messages ------------------------------------------------- */
 
-/* Rank 0: 3 sends to rank 1, a receive from rank 1, 2 receives from rank 2.
-   Ranks 1 and 2: the other ends. */
+/* Rank 0 has 3 sends to rank 1, a receive from rank 1, and 2 receives from rank
+   2. Ranks 1 and 2 have the other ends. */
 static baton_schedule_t *build(const support_cluster_t *tight, int rank)
 {
     static const int sends[RANKS] = {0, 1, 2};
@@ -255,8 +259,8 @@ TEST(test_commit_reserves_what_messages_need)
     support_cluster_close(tight);
 }
 
-/* The second peer has no room, so the reservation with the first one is undone.
-   The same schedule commits and runs when there is room. */
+/* The reservation for the second peer fails, so that for the first one is
+   undone. When it no longer fails, the same schedule commits and runs. */
 TEST(test_commit_takes_no_room_when_it_fails)
 {
     support_cluster_t *tight = open_tight(64);

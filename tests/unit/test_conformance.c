@@ -1,10 +1,10 @@
 /* The conformance suite over the transports whose ranks share a process:
-   inproc, with ranks as threads and with ranks in turns, one running at a time
-   from yield to yield, so that the interleaving is the same each time; the
-   simulated network, in turns, between which its events happen; staged around
-   inproc, with messages of device memory; and MPI's endpoints over a fake MPI.
-
-   test_conformance [PATTERN]: those that match, such as "*_sim". */
+   inproc, with ranks as threads, and with ranks that take turns (only one runs
+   at a time, until it yields, so that the interleaving is the same in each
+   run); the simulated network, with turns, between which its events happen; the
+   staged transport around inproc, with messages of device memory; and the MPI
+   transport over a fake MPI. test_conformance [PATTERN] runs the matching
+   tests, such as "*_sim". */
 #include "sim/model.h"
 #include "sim/net.h"
 #include "support/cmocka.h"
@@ -22,21 +22,21 @@ typedef struct fake_mpi_options fake_mpi_options_t;
 #include <sched.h>
 #include <stdatomic.h>
 
-/* The staged transport around another one: of `share` ends of messages in four
-   are in device memory. */
+/* The staged transport around another transport. Of the messages' ends, `share`
+   of four are in device memory. */
 typedef struct staging {
-    const char *block, *buffers; /* of BATON_DEVICE_BLOCK and _BUFFERS */
-    const char *direct;          /* of BATON_DEVICE_DIRECT */
+    const char *block, *buffers; /* values of BATON_DEVICE_BLOCK and _BUFFERS */
+    const char *direct;          /* the value of BATON_DEVICE_DIRECT */
     uint32_t share;
     bool no_handles;
 } staging_t;
 
-/* The transport of a run: one of the first three is not NULL. */
+/* The transport of a run. One of the first three fields is not NULL. */
 typedef struct medium {
     baton_inproc_t *inproc;
     baton__sim_net_t *net;
     const fake_mpi_options_t *mpi;
-    const staging_t *staging; /* or NULL */
+    const staging_t *staging; /* NULL: the transport is not staged */
 } medium_t;
 
 /* The state that the ranks of a run share. */
@@ -45,14 +45,15 @@ typedef struct session {
     bool turns;
     int size;
     medium_t medium;
-    atomic_bool failed; /* relaxed: it only ends loops */
+    /* Accesses are relaxed, since the flag only ends loops. */
+    atomic_bool failed;
     pthread_mutex_t mutex;
-    pthread_cond_t *turned; /* by rank: signalled when its turn comes */
+    pthread_cond_t *turned; /* by rank: signalled when the rank's turn comes */
     int turn;
     bool *gone;
 } session_t;
 
-/* A transport and its options; without any it is inproc. */
+/* A transport and its options. If none is set, the transport is inproc. */
 typedef struct setting {
     const char *name;
     bool turns;
@@ -61,8 +62,9 @@ typedef struct setting {
     const fake_mpi_options_t *mpi;
 } setting_t;
 
-/* Networks: multi-ported; and with messages that overtake each other, and
-   senders that wait for their receivers. */
+/* Simulated networks: one with several messages at a time in each port, and one
+   in which messages overtake each other, and senders wait for their
+   receivers. */
 static const baton_sim_options_t ported = {
     .link = {.beta_ns = 1}, .multi_ported = true, .overhead_us = 1};
 static const baton_sim_options_t everything = {
@@ -74,9 +76,9 @@ static const baton_sim_options_t everything = {
     .lag = {BATON_DISTRIBUTION_PARETO, 0.1, 0.5}};
 
 #ifdef TEST_FAKE_MPI
-/* Ranks of one host; the same where copies between processes are refused, with
-   buffers and without; with no shared memory but rings; and hosts of two ranks
-   each. */
+/* Over the fake MPI: ranks of one host; the same if copies between processes
+   are refused, with and without buffers; rings as the only shared memory; and
+   hosts of two ranks each. */
 static const fake_mpi_options_t mpi_near = {
     .host_ranks = 8, .buffers = BATON__HOST_BUFFERS, .reads = true};
 static const fake_mpi_options_t mpi_refused = {
@@ -117,7 +119,8 @@ typedef struct run {
 
 /* ---- media -------------------------------------------------------------- */
 
-static baton_sim_options_t sim_options; /* of the network that runs */
+/* The options of the simulated network that runs. */
+static baton_sim_options_t sim_options;
 
 static void open_medium(medium_t *medium, const setting_t *setting, int size)
 {
@@ -146,7 +149,8 @@ static void open_medium(medium_t *medium, const setting_t *setting, int size)
         BATON_OK);
 }
 
-/* Gives the rank a device, and puts the staged transport around its own. */
+/* Gives the rank a device, and puts the staged transport around the rank's
+   own. */
 static void stage(conformance_rank_t *rank, const staging_t *staging)
 {
     const emulated_options_t options = {.seed =
@@ -167,8 +171,9 @@ static void stage(conformance_rank_t *rank, const staging_t *staging)
         BATON_OK);
 }
 
-/* All is given back; no copy was of ordinary host memory, and none between
-   devices where there are only blocks. */
+/* Checks that all memory was given back, that no copy used ordinary main
+   memory, and that nothing was copied between devices if messages may only pass
+   in blocks. */
 static bool close_device(const conformance_rank_t *rank,
                          const staging_t *staging)
 {
@@ -216,7 +221,7 @@ static void close_medium(const medium_t *medium)
 }
 
 /* Advances to the time of the next events. Ranks poll by themselves, so the
-   list of ranks that are due is discarded. */
+   list of ranks that are due is not used. */
 static void let_time_pass(baton__sim_net_t *net)
 {
     double at_us, next_us;
@@ -291,7 +296,8 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* Ranks that take turns change in a third of the time on one processor. */
+/* On one processor ranks that take turns need a third of the time of ranks that
+   run at once. */
 static void use_processors(bool turns)
 {
     static cpu_set_t all;
@@ -364,8 +370,8 @@ static void run_case(const run_t *run, int size)
     assert_false(failed);
 }
 
-/* One alone; a pair, whose neighbours are the same; and more. Eight of them
-   run under mpirun. */
+/* Runs one rank alone, a pair, in which both neighbours are the same rank, and
+   more. Under mpirun tests run with eight ranks. */
 static void run_sizes(void **state)
 {
     static const int sizes[] = {3, 1, 2, 5};
@@ -384,7 +390,8 @@ int main(int argc, char **argv)
     static struct CMUnitTest tests[RUNS];
     static char names[RUNS][64];
     support_seed();
-    /* A full ring or outbox is looked at again so soon. */
+    /* A rank that has found a full ring or outbox looks at it again after this
+       time. */
     setenv("BATON_SLEEP_US", "100", 1);
     for (int i = 0; i < RUNS; i++) {
         runs[i].test = &conformance_cases[i / SETTINGS];

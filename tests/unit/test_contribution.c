@@ -1,6 +1,6 @@
-/* What a failed epoch has taken from a partial collective is pending again:
-   what no test through partial.h meets. sim/test_properties.c tells the rest.
- */
+/* The contributions that a failed epoch has taken from a partial collective are
+   pending again. Only cases that tests through partial.h do not meet are here;
+   sim/test_properties.c has the others. */
 #include "coll/partial/contribution.h"
 #include "support/cluster.h"
 
@@ -12,7 +12,7 @@ static const baton__contribution_t unit = {
     .dtype = BATON_I64,
 };
 
-/* Appends a digit, so that sums tell their order. */
+/* Appends a digit, so that a sum shows the order of its operands. */
 static void append(void *arg, void *target, const void *left, const void *right,
                    size_t count, baton_dtype_t dtype)
 {
@@ -33,8 +33,8 @@ static void expect_taken(baton__contribution_t *c, uint64_t epoch,
         value);
 }
 
-/* It comes before contributions that were made since, whether the epoch had
-   published or not. */
+/* A contribution that is pending again comes before contributions that were
+   made since, whether the epoch had published its result or not. */
 TEST(test_contribution_of_a_failed_epoch_is_pending_again)
 {
     const baton_op_t op = {
@@ -65,7 +65,7 @@ TEST(test_contribution_of_a_failed_epoch_is_pending_again)
     }
 }
 
-/* A vector that is lent is read where it is, while its step lasts. */
+/* A lent vector is read where it is, but only as long as its step lasts. */
 TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
 {
     for (int i = 0; i < 5; i++) {
@@ -75,10 +75,12 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
         c.op = BATON_SUM;
         support_ok(baton__contribution_init(&c));
         baton__contribution_add(&c, &lent, 2, true);
-        if (i == 0) { /* no epoch has taken it by then */
+        if (i == 0) { /* the loan ends before any epoch has taken the vector */
             baton__contribution_end_loan(&c, false);
             lent = -1;
-        } else if (i > 1) { /* its step's epoch takes it, and ends, or fails */
+            /* The epoch of the step takes the vector, and then ends or fails.
+             */
+        } else if (i > 1) {
             expect_taken(&c, 2, 5);
             assert_ptr_equal(baton__contribution_source(&c, 0), &lent);
             if (i == 2) {
@@ -94,7 +96,7 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
             baton__contribution_recover(&c, 1, 1);
         }
         assert_int_equal(baton__contribution_pending(&c, &pending), i != 2);
-        if (i != 2) { /* else a later epoch does, with a copy */
+        if (i != 2) { /* a later epoch takes a copy of the vector */
             assert_int_equal(pending, i == 4 ? 75 : 5);
             expect_taken(&c, 3, pending);
             assert_ptr_not_equal(baton__contribution_source(&c, 0), &lent);
@@ -103,8 +105,9 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
     }
 }
 
-/* A lent contribution is added to the pending one, whichever came first; also
-   when the loan is given back, or recovery gives the steps other numbers. */
+/* A lent contribution is added to the pending one, whichever of them was made
+   first. This is also true if the loan is given back, or if a recovery has
+   given the steps other numbers. */
 TEST(test_contribution_that_is_lent_is_added)
 {
     const baton_op_t op = {
@@ -137,9 +140,9 @@ TEST(test_contribution_that_is_lent_is_added)
     }
 }
 
-/* The device was adding the first contribution since when the epoch failed, and
-   fails at it: the epoch after the recovery takes what was given back, and then
-   nothing is pending any more. */
+/* When the epoch failed, the device was adding the first contribution that was
+   made since, which fails, too. The epoch after the recovery takes what was
+   given back. Then nothing is pending any more. */
 TEST_WITH(test_contribution_given_back_leaves_no_age, 1, SUPPORT_DEVICES_MANUAL)
 {
     baton__contribution_t c = unit;
@@ -169,8 +172,8 @@ TEST_WITH(test_contribution_given_back_leaves_no_age, 1, SUPPORT_DEVICES_MANUAL)
     baton__contribution_fini(&c);
 }
 
-/* The application reads a result, and the device copies it for a stream: the
-   slot is used again when neither does. */
+/* The application reads a result, and the device copies it for a stream. The
+   memory of the result is used again only when neither needs it any more. */
 TEST_WITH(test_contribution_slot_is_kept_for_each_reader, 1,
           SUPPORT_DEVICES_MANUAL)
 {
@@ -186,7 +189,8 @@ TEST_WITH(test_contribution_slot_is_kept_for_each_reader, 1,
         const void *read = result.data;
         assert_ptr_equal(baton__contribution_lend(&c, 1, false), read);
         for (uint64_t epoch = 2; epoch < 9; epoch++) {
-            if (epoch == 7) { /* which forgets results that are read, too */
+            /* A recovery also forgets results that are being read. */
+            if (epoch == 7) {
                 read = baton__contribution_result(&c, reader == 0 ? c.lent
                                                                   : c.pinned);
                 baton__contribution_recover(&c, 6, 1);

@@ -1,5 +1,5 @@
-/* Collectives by one call: created and started, and at once; in place and not,
-   with blocks of one size and of several. */
+/* Collectives by one call: created and then started, or completed by the call;
+   in place and not; with blocks of equal and of different sizes. */
 #include "base/alloc.h"
 #include "progress/driving/engine.h"
 #include "support/cluster.h"
@@ -35,7 +35,8 @@ static void fill(vectors_t *v, int rank, bool in_place)
     }
 }
 
-/* Rank r's uneven block, and where it begins. */
+/* The number of elements of rank r's block, if blocks differ, and the index of
+   its first element. */
 static size_t uneven(int rank, size_t count)
 {
     return rank % 3 == 0 ? count : rank % 3 == 1 ? 0 : count / 2 + 1;
@@ -55,7 +56,8 @@ static void ok(support_worker_t *w, baton_status_t status)
     (void)support_worker_ok(w, status);
 }
 
-/* One case on one rank: at once, and created and started. */
+/* Runs one case on one rank: by a call that completes it, and by a schedule
+   that is created and started. */
 static void run(support_worker_t *w, baton_create_fn *create,
                 baton_operands_t on)
 {
@@ -72,7 +74,7 @@ static void check(support_worker_t *w, bool right, const char *what)
     (void)support_worker_check(w, right, "%s", what);
 }
 
-/* `n` elements from `first` on, of these ranks' sum. */
+/* Checks `n` elements, from `first` on, of the sum over these ranks. */
 static void check_sum(support_worker_t *w, const int64_t *data, size_t n,
                       int from, int to, size_t first, const char *what)
 {
@@ -81,7 +83,7 @@ static void check_sum(support_worker_t *w, const int64_t *data, size_t n,
     }
 }
 
-/* `n` elements from `first` on, of one rank's source. */
+/* Checks `n` elements, from `first` on, of one rank's source. */
 static void check_block(support_worker_t *w, const int64_t *data, size_t n,
                         int rank, size_t first, const char *what)
 {
@@ -90,7 +92,7 @@ static void check_block(support_worker_t *w, const int64_t *data, size_t n,
     }
 }
 
-/* Of each rank's source `n` elements from `first` on. */
+/* Checks `n` elements, from `first` on, of each rank's source. */
 static void check_each(support_worker_t *w, const int64_t *data, size_t n,
                        size_t first, const char *what)
 {
@@ -187,7 +189,7 @@ static void check_blocks(support_worker_t *w, size_t n, int size)
     for (int r = 0; r < size && w->rank == root; r++) {
         check_block(w, v.target + begin_of(r, n), counts[r], r, 0, "gatherv");
     }
-    if (w->rank == root) { /* its own block stays where it is */
+    if (w->rank == root) { /* the root's own block stays where it is */
         on.target = NULL;
     }
     run(w, baton_scatterv_create, on);
@@ -212,7 +214,8 @@ static void check_blocks(support_worker_t *w, size_t n, int size)
 static void check_now(support_worker_t *w, size_t n, int size)
 {
     vectors_t v[2];
-    for (int call = 0; call < 4; call++) { /* other vectors of the same shape */
+    /* The calls use other vectors of the same shape. */
+    for (int call = 0; call < 4; call++) {
         vectors_t *at = &v[call % 2];
         bool in_place = (call >= 2) != (n == 1);
         fill(at, w->rank, in_place);
@@ -242,7 +245,7 @@ static void check_now(support_worker_t *w, size_t n, int size)
     }
 }
 
-/* More shapes than are kept. */
+/* Calls with more shapes than a group keeps schedules for. */
 static void check_many(support_worker_t *w, int size)
 {
     vectors_t v;
@@ -330,8 +333,8 @@ static void meet(support_worker_t *w)
     ok(w, baton_barrier_now(w->group));
 }
 
-/* These ranks call after they have lost another one, by a schedule that failed
-   then, and by a new one. */
+/* The ranks make these calls after they have lost another rank. They have
+   learned of the loss by a schedule that failed then, and by a new one. */
 TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
 {
     support_cluster_run(cluster, meet, NULL);
@@ -345,8 +348,9 @@ TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
     support_cluster_run(cluster, call_late, NULL);
 }
 
-/* The call of two characters: a barrier; or an all-reduce, an exscan or a scan
-   of so many elements; or a broadcast from this root. */
+/* Makes the call that two characters describe: `b` is a barrier; `a`, `e` and
+   `s` are an all-reduce, an exscan and a scan of so many elements; `r` is a
+   broadcast from this root. */
 static baton_status_t call(support_worker_t *w, const char *what)
 {
     int64_t x[2] = {1, 1}, y[2];
@@ -367,10 +371,12 @@ static baton_status_t call(support_worker_t *w, const char *what)
                            &on);
 }
 
-/* Each row: the calls that all ranks make first, so that they have their
-   schedules; then the call of ranks 0 and 2, and that of rank 1. */
+/* In each row: the calls that all ranks make first, so that they have schedules
+   for them; then the call of ranks 0 and 2, and the different call of rank
+   1. */
 static const char *const calls[][3] = {
-    {"b0r0r1a1a2r0r1", "r1", "r0"}, /* neither root waits for itself */
+    /* Each rank is the root of its own broadcast, so neither waits. */
+    {"b0r0r1a1a2r0r1", "r1", "r0"},
     {"b0r0r1a1a2b0a1", "a1", "b0"},
     {"a1b0a1", "a1", "a2"},
     {"b0", "e1", "b0"},
@@ -392,14 +398,16 @@ static void call_differently(support_worker_t *w)
         "%s: %s", baton_status_text(status), baton_error_message());
     if (strlen(all[0]) > 2) {
         ok(w, baton_group_recover(w->group, SUPPORT_WAIT_MS));
-        ok(w, call(w, "a2")); /* which rank 1 alone may have prepared */
+        /* Perhaps only rank 1 has a schedule for this call. */
+        ok(w, call(w, "a2"));
         meet(w);
     }
 }
 
 TEST(test_calls_that_differ)
 {
-    support_set_variable("BATON_STALL_MS", "800"); /* asks after an 8th */
+    /* Ranks ask each other after an eighth of this. */
+    support_set_variable("BATON_STALL_MS", "800");
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         support_cluster_t *cluster =
             support_cluster_open(3 - (int)i % 2, SUPPORT_OWN_ENGINES);
@@ -409,13 +417,14 @@ TEST(test_calls_that_differ)
     support_set_variable("BATON_STALL_MS", "86400000");
 }
 
-/* After a recovery ranks begin anew, whatever each had prepared before it. */
+/* After a recovery ranks create new schedules for calls, whatever each rank had
+   before it. */
 static void recover(support_worker_t *w)
 {
     int64_t x = 1;
     int64_t y[3] = {0};
     ok(w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
-    if (w->rank == 0) { /* one rank goes on alone, and fails */
+    if (w->rank == 0) { /* only this rank starts the barrier, which fails */
         baton_schedule_t *s = NULL;
         ok(w, baton_barrier_create(w->group, NULL, &s));
         ok(w, baton_schedule_start(s));
@@ -472,7 +481,8 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(allreduce, "source and target overlap", on.count = 2;
           on.source = x + 1);
     WRONG(scan, "source and target overlap", on.source = on.target);
-    for (int rank = 0; rank < 2; rank++) { /* also where the block is first */
+    /* Overlaps are found even if the block is the first one. */
+    for (int rank = 0; rank < 2; rank++) {
         group = cluster->groups[rank];
         WRONG(reduce_scatter, "source and target overlap", on.source = x);
         WRONG(reduce_scatter, "source and target overlap", on.source = x;
@@ -516,5 +526,6 @@ TEST_MANUALLY(test_no_memory_leaves_no_schedule, 1)
         baton__alloc_fail_nth(0);
         support_expect(status, s == NULL ? BATON_ERR_NO_MEMORY : BATON_OK);
     }
-    support_ok(baton_schedule_destroy(s)); /* or the group can't be destroyed */
+    /* Otherwise the group can't be destroyed. */
+    support_ok(baton_schedule_destroy(s));
 }

@@ -1,7 +1,8 @@
-/* Every dense builder on real data: every element type, odd counts and
-   alignments, reductions that are not commutative; between other nodes; what
-   builders refuse; failing allocations. On the inproc transport: P ranks in one
-   thread; and on device memory, of ranks with emulated devices. */
+/* Every dense builder on real data: with every element type, with odd counts
+   and alignments, and with reductions that are not commutative. Also builders
+   between other nodes, the arguments that they refuse, and failing allocations.
+   The ranks are in one thread, on the inproc transport. Device memory is tested
+   on ranks with emulated devices. */
 #include "base/alloc.h"
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
@@ -10,15 +11,16 @@
 enum { EPOCHS = 2 };
 
 static uint64_t seed;
-static support_cluster_t *devices; /* the ranks' now; or NULL */
+/* The cluster that has devices; NULL: no devices are used. */
+static support_cluster_t *devices;
 
 static support_cluster_t *ranks_of(int size)
 {
     return devices != NULL ? devices : support_cluster_of(size);
 }
 
-/* Vectors between guards, at an alignment that differs from rank to rank. With
-   devices epochs run on copies of all of it in their memory. */
+/* Vectors between guard bytes, whose alignment differs between ranks. With
+   devices, epochs run on copies of this memory on the devices. */
 typedef struct memory {
     char *blocks[2 * SUPPORT_LARGEST], *there[2 * SUPPORT_LARGEST];
     void *sources[SUPPORT_LARGEST];
@@ -53,7 +55,7 @@ static void open_memory(const dense_case_t *c, memory_t *memory)
     }
 }
 
-/* Frees it; nothing but a rank's vectors was written. */
+/* Frees the memory. Checks that only the ranks' vectors were written. */
 static void close_memory(const dense_case_t *c, memory_t *memory)
 {
     for (int i = 0; i < 2 * c->size; i++) {
@@ -105,7 +107,8 @@ static void build_inside(const dense_case_t *c, baton_schedule_t *schedule,
     baton_enclose_end(schedule, inside, before, behind);
 }
 
-/* Builds the same on device memory: all bound buffers lie on the device. */
+/* Builds the same schedule in device memory. All bound buffers are on the
+   device. */
 static void build_there(const dense_case_t *c, baton_schedule_t *schedule,
                         const memory_t *memory, int rank)
 {
@@ -121,7 +124,8 @@ static void build_there(const dense_case_t *c, baton_schedule_t *schedule,
     }
 }
 
-/* All in the streams of the ranks: the data in, the epoch, the data out. */
+/* The streams of the ranks do all: they copy the data to the device, run the
+   epoch, and copy the data back. */
 static void run_there(const dense_case_t *c, baton_schedule_t **schedules,
                       const memory_t *memory)
 {
@@ -145,7 +149,8 @@ static void run_there(const dense_case_t *c, baton_schedule_t **schedules,
     }
 }
 
-/* With random bits, whose sums are rounded, all ranks must have the same. */
+/* The values are random bits, whose sums are rounded. All ranks must have the
+   same result. */
 static void run_case_of(const dense_case_t *c, support_op_t op, bool bits)
 {
     support_cluster_t *ranks = ranks_of(c->size);
@@ -203,7 +208,7 @@ static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 17};
 #endif
 enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
 
-/* Hosts of two ranks, and of three. */
+/* Hosts of two ranks, and hosts of three. */
 static baton_hosts_t in_twos = {.size = sizeof in_twos, .host_ranks = 2};
 static baton_hosts_t in_threes = {.size = sizeof in_threes, .host_ranks = 3};
 
@@ -238,7 +243,8 @@ TEST(test_every_type_and_operation)
     }
 }
 
-/* Every operation of every type by some builder, and averages by each. */
+/* Tests each operation of each type with one of the builders, and averages with
+   all of them. */
 TEST(test_every_operation_that_a_type_takes)
 {
     static const int few[] = {1, 2, 3, 5, 8};
@@ -275,7 +281,8 @@ TEST(test_every_operation_that_a_type_takes)
 TEST(test_any_number_of_ranks_and_elements)
 {
     static const size_t counts[] = {0, 16, 5, 67, 262};
-    /* Less than an element, one, and 33: segments of 33 and of 32. */
+    /* Segments of less than an element, one element, and 33: a vector of 65 has
+       segments of 33 and 32. */
     static const size_t chunks[] = {0, 64, 1, 2, 66};
     for (size_t i = 0; dense_builder_at(i / SIZE_COUNT) != NULL; i++) {
         dense_case_t c = case_of(dense_builder_at(i / SIZE_COUNT),
@@ -294,7 +301,7 @@ TEST(test_any_number_of_ranks_and_elements)
     }
 }
 
-/* Vectors too long for a slot of their own in each round. */
+/* The vectors are too long for rounds to have memory of their own. */
 TEST(test_long_vectors)
 {
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
@@ -326,8 +333,8 @@ TEST(test_all_ranks_have_the_same_bits)
     }
 }
 
-/* Each builder with counts and types that differ from one to the next; with
-   staged messages, and with those that a peer's device reads itself. */
+/* Each builder has counts and types that change from one builder to the next.
+   Messages are staged, or read by the peer's device itself. */
 TEST(test_builders_on_devices)
 {
     static const int few[] = {1, 3, 5, 8};
@@ -358,7 +365,7 @@ TEST(test_builders_on_devices)
     }
 }
 
-/* Hosts that differ, in any order of ranks. */
+/* Hosts of different sizes, with ranks in any order. */
 TEST(test_hierarchical_on_uneven_hosts)
 {
     static const int host[] = {4, 7, 4, 4, 9, 7, 9, 4, 9, 9, 7, 4, 4};
@@ -430,8 +437,9 @@ TEST(test_builders_without_order_refuse_them)
     }
 }
 
-/* By the name that chooses, as by its own: at the ends of the chain of ranks a
-   pipeline keeps their order. */
+/* A reduction that is not commutative, by the builder that chooses and by each
+   algorithm. A pipeline keeps the order of ranks if the root is at an end of
+   the chain. */
 TEST(test_a_pipeline_by_name_keeps_the_order)
 {
     for (int i = 0; i < SIZE_COUNT; i++) {
@@ -461,8 +469,8 @@ static baton_schedule_t *schedule_of(int size)
                             "wrong");
 }
 
-/* build(s, its arguments) in a schedule of three ranks, `s`, fails its commit.
- */
+/* Expects that commit fails after build(s, its arguments) in a schedule `s` of
+   three ranks. */
 #define WRONG(says, build, type, ...)                                          \
     do {                                                                       \
         baton_schedule_t *s = schedule_of(3);                                  \
@@ -497,8 +505,8 @@ TEST(test_wrong_arguments_are_named)
           .dtype = BATON_U8, .op = BATON_SUM);
     WRONG("target has 10 bytes, must be a multiple of 3",
           baton_add_allgather_bruck, baton_allgather_args_t, VIEWS(3, 10));
-    WRONG("all-gather by ring: rank 1 has 2 elements of 1 bytes: with those "
-          "before it",
+    WRONG("all-gather by ring: rank 1 has 2 elements of 1 bytes: the blocks up "
+          "to this rank's exceed",
           baton_add_allgather_ring, baton_allgather_args_t, VIEWS(3, 10),
           .block_bytes = most);
     WRONG("args.arg must point to a baton_hosts_t",
@@ -514,15 +522,16 @@ TEST(test_wrong_arguments_are_named)
     refused(bare, "overlap: they must be the same (in place) or apart");
 }
 
-/* An all-reduce with views of two buffers, one behind the other, of 128 bytes
-   each. A view past its buffer is not an overlap. */
+/* An all-reduce whose views are in two buffers of 128 bytes each, which follow
+   each other in memory. A view that exceeds its buffer is an error, but no
+   overlap. */
 typedef struct wrong {
     const char *says, *allowed;
     size_t size;
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t source_at, source_bytes;
-    bool apart; /* the target is in the second buffer */
+    bool apart; /* true: the target is in the second buffer */
     size_t target_at, target_bytes;
 } wrong_t;
 
@@ -592,19 +601,21 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
     }
 }
 
-/* A node can't know which of its rounds is the last. */
+/* An average is refused in a single node, which can't know whether it is the
+   last reduction. */
 TEST(test_averages_are_of_collectives)
 {
     baton_schedule_t *bare = schedule_of(3);
     baton_view_t view = support_scratch(bare, 16);
     (void)baton_add_reduce_local(bare, BATON_F32, BATON_AVG, view, view, view);
-    refused(bare, "reduce#0: op is avg, which is for collectives");
+    refused(bare, "reduce#0: op is avg, which only collectives take");
     WRONG("op is avg, which scans do not support", baton_add_exscan,
           baton_scan_args_t, VIEWS(16, 16), .dtype = BATON_F32,
           .op = BATON_AVG);
 }
 
-/* At the root, where the vector is shorter than its blocks. */
+/* The vector of the root is named in the error if it is shorter than the
+   blocks. */
 TEST(test_the_vector_of_a_root_is_named)
 {
     static const size_t blocks[] = {4, 4, 16};
@@ -619,8 +630,8 @@ TEST(test_the_vector_of_a_root_is_named)
           .source = support_scratch(s, 16));
 }
 
-/* Views that end where the other begins do not overlap. Arguments of an older
-   header end before the fields that were added since. */
+/* Views that end where the others begin do not overlap. The arguments of an
+   older header end before the fields that were added since. */
 TEST(test_allreduce_takes_views_beside_each_other)
 {
     for (size_t behind = 0; behind < 2; behind++) {
@@ -645,7 +656,7 @@ TEST(test_allreduce_takes_views_beside_each_other)
 
 /* ---- barriers ------------------------------------------------------------ */
 
-/* In every epoch the last rank to begin holds up all others. */
+/* In every epoch, the last rank that begins delays all others. */
 TEST(test_barrier_waits_for_the_last_rank)
 {
     for (size_t i = 0; i < SUPPORT_SIZES; i++) {
@@ -678,8 +689,8 @@ TEST(test_barrier_waits_for_the_last_rank)
 
 /* ---- without memory ----------------------------------------------------- */
 
-/* Builds with the n-th allocation failing, until none does: an error that
-   commit reports, and nothing is lost. */
+/* Builds with the n-th allocation failing, for each n until none fails. Commit
+   reports the error, and nothing remains allocated. */
 TEST(test_builders_without_memory)
 {
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {

@@ -1,6 +1,6 @@
-/* Nodes that run on a device, on one rank with an emulated device: what is put
-   into which stream, in which memory scratch buffers are, what commit refuses,
-   and what happens when the device fails. */
+/* Nodes that run on a device, on one rank with an emulated device: into which
+   streams they are put, in which memory scratch buffers are, what commit
+   refuses, and what happens if the device fails. */
 #include "support/device_cluster.h"
 
 #include <baton/baton.h>
@@ -32,7 +32,8 @@ static baton_node_t behind(baton_schedule_t *s, baton_node_t before,
 
 /* ---- chains ------------------------------------------------------------ */
 
-/* in --> copy --> `length` sums, each of itself and itself --> copy --> out  */
+/* in --> copy --> `length` sums, each of the vector and itself --> copy -->
+   out */
 static void add_chain(baton_schedule_t *s, int length)
 {
     baton_view_t a = device_scratch(s, BYTES);
@@ -61,7 +62,8 @@ TEST_WITH(test_chain_without_visits, 1, SUPPORT_DEVICES_MANUAL)
     add_chain(s, LENGTH);
     support_ok(baton_schedule_commit(s));
     emulated_counters_t before = emulated_counters(device);
-    support_ok(baton_schedule_start(s)); /* makes steps, and queries no event */
+    /* This makes steps, but queries no event. */
+    support_ok(baton_schedule_start(s));
     emulated_counters_t after = emulated_counters(device);
     assert_int_equal(after.reduces - before.reduces +
                              after.copies[EMULATED_HOST_TO_DEVICE] -
@@ -70,7 +72,7 @@ TEST_WITH(test_chain_without_visits, 1, SUPPORT_DEVICES_MANUAL)
                              before.copies[EMULATED_DEVICE_TO_HOST] <=
                          LENGTH + 2,
                      1);
-    /* LENGTH reduces, two copies, two changes of the stream */
+    /* LENGTH reduces, two copies, and two waits of one stream for another */
     assert_int_equal(after.submissions - before.submissions, LENGTH + 4);
     assert_int_equal(after.follows - before.follows, 2);
     assert_int_equal(after.records - before.records, LENGTH + 2);
@@ -130,7 +132,7 @@ TEST_WITH(test_lengths, 1, SUPPORT_DEVICES)
     baton_node_t sum = behind(
         s, copy, baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, a));
     (void)behind(s, sum, baton_add_copy(s, support_view(s, out, BYTES), a));
-    /* May be 0: the copy back comes after `copy`. */
+    /* The length may be 0, but the copy back still comes after `copy`. */
     baton_set_length(s, sum, lengths.length);
     support_ok(baton_schedule_commit(s));
     for (size_t round = 0; round < 64; round++) {
@@ -156,11 +158,11 @@ TEST_WITH(test_scratch_follows_device_memory, 1, SUPPORT_DEVICES)
     void *memory = emulated_allocate(device, BYTES);
     baton_schedule_t *s = begin(cluster, "scratch");
     baton_view_t bound = device_view(s, memory, BYTES);
-    /* On the device, by a reduce with `bound`. */
+    /* This scratch is on the device, because a reduce uses it with `bound`. */
     baton_view_t near = support_scratch(s, BYTES);
-    /* On the device, by a copy from `near`. */
+    /* This scratch is on the device, because it is copied from `near`. */
     baton_view_t far = support_scratch(s, BYTES);
-    /* On the host: nothing says otherwise. */
+    /* This scratch is in main memory, since nothing requires otherwise. */
     baton_view_t other = support_scratch(s, BYTES);
     baton_view_t said = support_scratch(s, BYTES);
     baton_buffer_set_memory(s, said.buffer, BATON_MEMORY_HOST);
@@ -233,7 +235,7 @@ TEST_WITH(test_refuses_wrong_memory, 1, SUPPORT_DEVICES)
                          support_view(s, memory, BYTES));
     refuses_commit(s, BATON_ERR_INVALID,
                    "(copy#0 uses it) is to be host memory");
-    /* Memory of another device. */
+    /* This memory belongs to another device. */
     support_cluster_t *other = support_cluster_open(1, SUPPORT_DEVICES);
     void *foreign = emulated_allocate(other->devices[0], BYTES);
     s = begin(cluster, "wrong");
@@ -295,8 +297,8 @@ TEST(test_refuses_receiver_without_device)
     support_cluster_close(cluster);
 }
 
-/* The pipeline's blocks of 1 MiB are not divided, as those of host memory
-   are. */
+/* The pipeline's blocks of 1 MiB in device memory are not divided, as blocks in
+   main memory are. */
 TEST_WITH(test_segments_are_long, 2, SUPPORT_DEVICES)
 {
     enum { LONG = 1 << 21 };
@@ -401,16 +403,15 @@ TEST_WITH(test_attaching, 1, SUPPORT_DEVICES_MANUAL)
     port = *emulated_port(device);
     port.entries = NULL;
     support_fails(baton_engine_attach_device(engine, &port, device),
-                  BATON_ERR_INVALID, "has 4 only");
+                  BATON_ERR_INVALID, "has only 4 of the functions");
     support_ok(baton_engine_close(engine));
     support_cluster_close(without);
 }
 
 /* ---- failures ---------------------------------------------------------- */
 
-/* The k-th piece of work fails, or the k-th call that puts something into a
-   stream. Then the epoch fails, the message names it, and the next one is
-   right. */
+/* The k-th piece of work fails, or the k-th call that puts work into a stream.
+   The epoch fails, and the message names the node. The next epoch is right. */
 static void fail_kth(support_cluster_t *cluster, int k,
                      void (*plant)(emulated_t *device, int k), const char *at)
 {
@@ -436,13 +437,14 @@ TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
                        k == 1 || k == 12 ? "copy" : "reduce", k - 1);
         fail_kth(cluster, k, emulated_fail_work, at);
     }
-    for (int i = 0; i < 4 * 14; i++) { /* the progress at the failure varies */
+    /* The failure occurs at varying moments. */
+    for (int i = 0; i < 4 * 14; i++) {
         fail_kth(cluster, 1 + i % 14, emulated_fail_submit, "");
     }
 }
 
-/* A copy to the host fails, and with it the copies from there that follow it,
-   whose queue is looked at first. */
+/* A copy to main memory fails, and so do the copies from there that follow it.
+   Their queue is examined first, but the message must name the first cause. */
 TEST_WITH(test_failure_names_its_cause_in_a_later_queue, 1,
           SUPPORT_DEVICES_MANUAL)
 {
@@ -456,7 +458,8 @@ TEST_WITH(test_failure_names_its_cause_in_a_later_queue, 1,
         support_ok(baton_schedule_commit(s));
         emulated_fail_work(cluster->devices[0], 2);
         support_ok(baton_schedule_start(s));
-        nanosleep(&(struct timespec){0, 2000000}, NULL); /* all have failed */
+        /* By now all copies have failed. */
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
         support_fails(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
                       "failed at copy#1");
         emulated_repair(cluster->devices[0]);

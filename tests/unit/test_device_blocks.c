@@ -6,8 +6,8 @@
 #include <baton/costs.h>
 #include <math.h>
 
-/* The time of the pipeline: a block enters a stage after it has left the stage
-   before, and after the block before it has left this stage. */
+/* Returns the time of the pipeline. A block enters a stage after it has left
+   the stage before, and after the block before it has left this stage. */
 static double pipelined_us(const baton__block_model_t *model, size_t bytes,
                            size_t block)
 {
@@ -28,10 +28,11 @@ static double pipelined_us(const baton__block_model_t *model, size_t bytes,
 }
 
 static const baton__block_model_t models[] = {
-    {.copy = {10, 0.05}, .send = {2, 0.1}},  /* the estimates: one host, */
-    {.copy = {10, 0.05}, .send = {20, 0.8}}, /* several */
-    {.copy = {10, 0.05}, .send = {2, 0.01}}, /* copies are slower */
-    {.copy = {1, 0.2}, .send = {30, 0.1}},   /* below 290 KB sends are */
+    {.copy = {10, 0.05}, .send = {2, 0.1}}, /* the estimates for one host */
+    /* The estimates for several hosts. */
+    {.copy = {10, 0.05}, .send = {20, 0.8}},
+    {.copy = {10, 0.05}, .send = {2, 0.01}}, /* copies are slower than sends */
+    {.copy = {1, 0.2}, .send = {30, 0.1}},   /* sends are slower below 290 KB */
     {.copy = {3, 0.1}, .send = {3, 0.1}},
     {.copy = {0, 0.1}, .send = {5, 0.1}},
     {.copy = {5, 0}, .send = {5, 0.1}},
@@ -86,8 +87,8 @@ TEST(test_long_messages_have_long_blocks)
     }
 }
 
-/* The block is that of the variable, or else of the costs of messages within a
-   host or between hosts. */
+/* The variable sets the block. Otherwise it follows from the costs of messages,
+   within a host or between hosts. */
 TEST(test_block_of_the_variable_or_the_costs)
 {
     static const struct {

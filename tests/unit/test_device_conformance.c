@@ -85,7 +85,7 @@ static void run_case(void **state)
 
 /* ---- the emulated device's own ------------------------------------------- */
 
-#if !SUPPORT_SANITIZED /* sanitizers have signal handlers of their own */
+#if !SUPPORT_SANITIZED /* a sanitizer installs signal handlers of its own */
 
 /* Runs fn in a child, and returns the signal that ended it. A sanitizer's own
    handler would exit instead. */

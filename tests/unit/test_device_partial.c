@@ -1,7 +1,7 @@
-/* Partial all-reduces in device memory, on ranks with emulated devices of their
-   own: every type and reduction, ranks that are late because their streams are
-   late, steps in flight, recovery, and wrong use. Properties that also hold in
-   host memory are in sim/test_properties.c. */
+/* Partial all-reduces in device memory, on ranks with emulated devices: every
+   type and reduction, ranks that are late because their streams are late, steps
+   in flight, recovery, and wrong use. Properties that also hold in main memory
+   are in sim/test_properties.c. */
 #include "coll/partial/parts.h"
 #include "support/device_cluster.h"
 #include "support/values.h"
@@ -149,7 +149,8 @@ static baton_partial_options_t of_one(baton_partial_mode_t mode,
                                      .dtype = BATON_I64};
 }
 
-/* A step that contributes *value, and writes its result to *out. */
+/* Puts a step into the rank's stream. It contributes *value, and writes its
+   result to *out. */
 static void put_step(world_t *world, int rank, const int64_t *value,
                      int64_t *out)
 {
@@ -189,7 +190,7 @@ static void run_late(int size, baton_keep_t keep)
         device_synchronise(world.ranks, 0);
         assert_int_equal(out[0][k], 1 + k);
         support_ok(baton_partial_test(world.partials[last], &done));
-        assert_false(done); /* its last step is the next epoch */
+        assert_false(done); /* the last step of that rank is the next epoch */
     }
     while (baton_schedule_epoch(baton_partial_schedule(world.partials[last])) <
            AHEAD) {
@@ -197,10 +198,11 @@ static void run_late(int size, baton_keep_t keep)
     }
     assert_int_equal(out[last][0], -1);
     device_gate_open(&world.gates[last]);
-    device_synchronise(world.ranks, last); /* this begins the last epoch */
+    device_synchronise(world.ranks, last); /* only this begins the last epoch */
     assert_int_equal(out[last][AHEAD], 1000 * 15);
     for (int k = 0; k < AHEAD; k++) {
-        /* KEEP_ALL: the epochs in order; KEEP_LATEST: the newest of them. */
+        /* With KEEP_ALL results come in the order of epochs. With KEEP_LATEST
+           each is the newest one. */
         assert_int_equal(out[last][k], keep == BATON_KEEP_ALL ? 1 + k : AHEAD);
     }
     in[0][AHEAD] = 7;
@@ -228,8 +230,8 @@ TEST(test_late_stream)
     }
 }
 
-/* A contribution outside streams comes behind those that a stream is late
-   with. */
+/* The stream is late with some contributions. A contribution outside of the
+   stream comes after these. */
 TEST(test_contributions_behind_a_late_stream)
 {
     world_t world = world_open(1, true);
@@ -297,7 +299,7 @@ TEST(test_staleness_is_of_the_stream)
 
 enum { SICK = 3 };
 
-/* A value that no step yields. */
+/* A value that no step gives. */
 static const int64_t untouched = -7;
 
 /* A step of all ranks, in their streams. Rank r contributes 16^r, or nothing.
@@ -336,7 +338,7 @@ static bool step_all(world_t *world, bool gives, int64_t *sum_out)
         device_synchronise(world->ranks, rank);
         emulated_read(world->ranks->devices[rank], &out, world->result[rank],
                       sizeof out);
-        if (rank != 0) { /* rank 0's may be its own contribution */
+        if (rank != 0) { /* rank 0's own contribution may be included */
             failed |= !ok;
             assert_int_equal(out == untouched, !ok);
             *sum_out = ok ? out : *sum_out;
@@ -366,7 +368,7 @@ static bool fail_once(int k, bool *failed)
     support_ok(baton_partial_pending(world.partials[0], world.result[0], &any));
     bool lost = !any && !took;
     support_cluster_recover(world.ranks);
-    /* Only the first gives anything new. */
+    /* Only the first of these steps has contributions. */
     for (int step = 0; step < 3; step++) {
         assert_false(step_all(&world, step == 0, &sum));
         total += sum;
@@ -413,7 +415,7 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
     create(&world, options);
     baton_partial_t *partial = world.partials[0];
     support_fails(baton_partial_contribute_on(partial, &here, stream),
-                  BATON_ERR_INVALID, "must be device memory");
+                  BATON_ERR_INVALID, "must be in device memory");
     support_expect(baton_partial_contribute_on(partial, NULL, stream),
                    BATON_ERR_INVALID);
     support_expect(baton_partial_wait_on(partial, stream, world.result[0]),
@@ -461,8 +463,9 @@ TEST(test_poor_device)
                   BATON_ERR_UNSUPPORTED, "has no reduction \"own\"");
     options.op = NULL;
     emulated_counters_t before = emulated_counters(device);
-    /* 2^20 vectors, of more bytes than there are addresses. */
-    options.history = (UINT32_C(1) << 20) - 8; /* partial.h */
+    /* 2^20 vectors would have more bytes than there are addresses */
+    /* The largest history that partial.h allows. */
+    options.history = (UINT32_C(1) << 20) - 8;
     options.count = (SIZE_MAX >> 20) / sizeof(int64_t) + 1;
     support_fails(baton_partial_create(group, &options, &partial),
                   BATON_ERR_NO_MEMORY, "vectors of");

@@ -13,31 +13,32 @@
 
 enum {
     RANKS = 8,
-    MOST = 9000, /* elements */
+    MOST = 9000, /* the most elements of a gradient */
     STEPS = 6,
-    WIDEST = 8, /* bytes of an element */
+    WIDEST = 8, /* bytes of the largest element */
     BYTES = MOST * WIDEST
 };
 
-/* Kinds of gradients. */
+/* The kinds of gradients. */
 typedef enum data {
-    ANY,        /* any bits of a magnitude below 2 */
-    TIES,       /* of few magnitudes */
-    NOT_FINITE, /* with some NaNs and infinities */
-    ZEROS,      /* mostly */
+    ANY,        /* any bits whose magnitude is below 2 */
+    TIES,       /* only a few different magnitudes */
+    NOT_FINITE, /* some elements are NaN or infinite */
+    ZEROS,      /* most elements are zero */
     KINDS
 } data_t;
 
-/* Ranks with devices and the same number without, each with a sparse all-reduce
-   of the same options. */
+/* Two sets of as many ranks, with and without devices. Each rank has a sparse
+   all-reduce with the same options. */
 typedef struct world {
     support_cluster_t *ranks, *hosts;
     support_sparse_t *device, *host;
-    size_t bytes; /* of a gradient */
+    size_t bytes; /* bytes of a gradient */
 } world_t;
 
-/* Of each step: the gradients, in main memory; the results on the host, and
-   whether they have entries; and the dense results on each device. */
+/* For each step: the gradients, in main memory; the results of the ranks
+   without devices, and whether they have entries; and the dense result on each
+   device. */
 static _Alignas(double) char gradients[STEPS][RANKS][BYTES];
 static _Alignas(double) char expected[STEPS][BYTES];
 static _Alignas(double) char found[STEPS][RANKS][BYTES];
@@ -45,7 +46,7 @@ static bool has_entries[STEPS];
 
 /* ---- ranks on devices and the same number on the host ------------------- */
 
-/* `variant` is that of device_cluster_open. */
+/* `variant` is one of device_cluster_open. */
 static world_t world_open(int size, int variant)
 {
     const emulated_options_t options = {
@@ -89,7 +90,7 @@ static uint64_t element_of(baton_dtype_t dtype, data_t data,
         return baton_magnitude_of(dtype, magnitude) | sign;
     }
     if (data == ZEROS && choice > 0) {
-        return sign; /* -0, too */
+        return sign; /* 0 or -0 */
     }
     if (data == NOT_FINITE && choice < 2) {
         return choice == 0 ? a_nan(dtype)
@@ -192,7 +193,7 @@ static void drop_signs_of_zeros(const world_t *self, char *dense)
                       self->host->options.count, self->host->options.dtype);
 }
 
-/* Compares a rank's step with the one on the host. */
+/* Compares a rank's step with that of the ranks without devices. */
 static void check_step(const world_t *self, int rank, int step)
 {
     if (!has_entries[step]) {
@@ -204,7 +205,8 @@ static void check_step(const world_t *self, int rank, int step)
     }
 }
 
-/* Compares the last step of both; support_sparse_wait has compared ranks. */
+/* Compares the last step of both sets. (support_sparse_wait has compared the
+   ranks of a set.) */
 static void check_entries(const world_t *self, int step)
 {
     const baton_sparse_result_t *right = &self->host->results[0];
@@ -229,8 +231,8 @@ static void check_residuals(const world_t *self)
     }
 }
 
-/* Runs and compares all steps. in_flight: no step is waited for before all are
-   in the streams. */
+/* Runs and compares all steps. If `in_flight` is true, it waits for no step
+   before all are in the streams. */
 static void compare(const world_t *self, bool in_flight)
 {
     const int size = self->ranks->size;
@@ -295,14 +297,14 @@ static baton_sparse_options_t sized(baton_sparse_algorithm_t algorithm,
 
 /* ---- one rank ---------------------------------------------------------- */
 
-/* One rank, its memory and its stream. */
+/* A rank with its memory and its stream. */
 typedef struct alone {
     world_t world;
     emulated_t *device;
     baton_sparse_t *sparse;
     baton_stream_t stream;
-    char *gradient, *sum; /* on the device */
-    size_t bytes;         /* of a gradient */
+    char *gradient, *sum; /* in device memory */
+    size_t bytes;         /* bytes of a gradient */
 } alone_t;
 
 static void create_alone(alone_t *self, const baton_sparse_options_t *options)
@@ -336,7 +338,7 @@ static void destroy_alone(const alone_t *self)
     self->world.device->ranks[0] = NULL;
 }
 
-/* A step in the stream without a target for its result. */
+/* Puts a step into the stream, without a target for its result. */
 static void put_alone(const alone_t *self)
 {
     support_ok(
@@ -378,7 +380,7 @@ static void expect_entries_alone(world_t *world,
     destroy(world);
 }
 
-/* RedSync with each selection, with values and quantised. */
+/* RedSync with each of its selections, with and without quantisation. */
 TEST(test_entries_alone_are_copied)
 {
     world_t world = world_open(2, SUPPORT_OWN_ENGINES);
@@ -393,7 +395,7 @@ TEST(test_entries_alone_are_copied)
     world_close(&world);
 }
 
-/* Options that an algorithm allows, at random. */
+/* Returns random options that the algorithm allows. */
 static baton_sparse_options_t any_options(support_random_t *random, int size)
 {
     static const size_t counts[] = {1, 2, 7, 64, 600, 5000, MOST};
@@ -427,7 +429,7 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
     return options;
 }
 
-/* A flush leaves the velocity as it is. */
+/* Flushes both residuals. The velocity stays as it is. */
 static void flush_both(const world_t *world)
 {
     support_sparse_t *const both[] = {world->host, world->device};
@@ -463,9 +465,9 @@ TEST(test_random_options_and_data)
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* One rank's f32 elements that are equal except for their signs, and for one in
-   `every`, which is large. So a threshold is reached by all of the others,
-   or by none. */
+/* The f32 elements of one rank. They have the same magnitude, except for one in
+   `every`, which is large. So either all of the others reach a threshold, or
+   none. */
 static void fill_with(size_t count, int step, size_t every, float value)
 {
     for (size_t i = 0; i < count; i++) {
@@ -482,9 +484,9 @@ static void path_of(char path[64], int rank)
 }
 
 /* A file replaces the state on the device: a later step is undone, and a new
-   object, without steps, gets the state. Step 2 searches a threshold, if
-   there are thresholds: more elements reach the earlier one than there is
-   room for. */
+   object, which has made no step, gets the state. If the algorithm has
+   thresholds, step 2 searches one: more elements reach the earlier threshold
+   than there is memory for. */
 static void go_back(const baton_sparse_options_t *options)
 {
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
@@ -513,7 +515,7 @@ static void go_back(const baton_sparse_options_t *options)
 
 TEST(test_load_goes_back)
 {
-    for (int i = 0; i < 3; i += 2) { /* SparDL, RedSync */
+    for (int i = 0; i < 3; i += 2) { /* SparDL and RedSync */
         baton_sparse_options_t options = sized(algorithms[i], 300, 20);
         options.momentum = 0.5;
         options.redsync = i == 0 ? BATON_REDSYNC_EXACT : BATON_REDSYNC_SAMPLED;
@@ -538,7 +540,8 @@ TEST(test_failed_copy)
         emulated_fail_work(self.device, k < 3 ? k : 1);
         support_fails(k < 3 ? baton_sparse_load(self.sparse, path)
                             : baton_sparse_residual(self.sparse, after),
-                      BATON_ERR_SYSTEM, "a vector of the device");
+                      BATON_ERR_SYSTEM,
+                      "a vector on the device can't be copied");
         emulated_repair(self.device);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);
@@ -547,8 +550,8 @@ TEST(test_failed_copy)
     close_alone(&self);
 }
 
-/* The k-th piece of work of a step is refused. Returns false if the step has
-   fewer. */
+/* The device refuses the k-th piece of work of a step. Returns false if the
+   step has fewer pieces. */
 static bool refuse_work(const baton_sparse_options_t *options, int k)
 {
     static char before[BYTES], after[BYTES];
@@ -570,11 +573,11 @@ static bool refuse_work(const baton_sparse_options_t *options, int k)
     return status != BATON_OK;
 }
 
-/* Whichever piece of work the device refuses, the step fails, and the residual
-   is as before. */
+/* If the device refuses any piece of work, the step fails, and the residual is
+   as before. */
 TEST(test_refused_work)
 {
-    for (int i = 0; i < 2; i++) { /* SparDL, TopkA */
+    for (int i = 0; i < 2; i++) { /* SparDL and TopkA */
         baton_sparse_options_t options = sized(algorithms[i], 300, 20);
         int k = 1;
         options.momentum = 0.5;
@@ -588,8 +591,9 @@ TEST(test_refused_work)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* The first sparse step is put into the stream right after the last step of the
-   warm-up, which is in the other schedule. It begins after that has ended. */
+/* The first sparse step is put into the stream right after the last dense step
+   of the warm-up, which belongs to the other schedule. It begins only after
+   that one has ended. */
 TEST(test_warm_up_ends_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -612,8 +616,8 @@ TEST(test_warm_up_ends_in_flight)
     close_alone(&self);
 }
 
-/* Only destroy steps the engine. Steps in flight end before it frees anything,
-   and their results are right. */
+/* Only destroy makes the engine progress here. It lets the steps in flight end
+   before it frees anything, and their results are right. */
 TEST(test_destroy_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -630,7 +634,7 @@ TEST(test_destroy_in_flight)
     close_alone(&self);
 }
 
-/* Steps that the stream does not get to within BATON_DESTROY_MS are
+/* Steps that the stream does not reach within BATON_DESTROY_MS are
    cancelled. */
 TEST(test_destroy_behind_gate)
 {
@@ -652,8 +656,9 @@ TEST(test_destroy_behind_gate)
 
 /* ---- failures ---------------------------------------------------------- */
 
-/* A step fails, and the group is recovered before the step's end was asked for.
-   The vector for its result is unchanged, with and without earlier steps. */
+/* A step fails, and the group is recovered before the program asks for the end
+   of the step. The vector for the result is unchanged. This is tested with and
+   without earlier steps. */
 static void target_after_recovery(int steps)
 {
     static char kept[BYTES], now[BYTES];
@@ -690,7 +695,7 @@ static void count_line(void *arg, baton_log_level_t level, const char *message)
 }
 
 /* The failure of a copy is returned once, whether it was the last copy or the
-   one before it. Nothing is logged if all results were copied. */
+   one before. Nothing is logged if all results were copied. */
 TEST(test_failed_copy_of_a_result)
 {
     static _Atomic int lines;
@@ -719,8 +724,8 @@ TEST(test_failed_copy_of_a_result)
     baton_log_set(NULL, NULL);
 }
 
-/* The last step of the warm-up fails, and the next one, of the other schedule,
-   comes after it in the stream: it fails, too. */
+/* The last step of the warm-up fails. The next step, which belongs to the other
+   schedule and comes after it in the stream, fails, too. */
 TEST(test_failure_ends_warm_up)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -761,7 +766,7 @@ TEST(test_wrong_use)
     wait_alone(&self, BATON_OK);
     device_gate_close(&gate);
     support_ok(baton_sparse_wait_on(sparse, stream, self.sum));
-    /* A step waits until the last one's result has been copied. */
+    /* A step waits until the result of the last one has been copied. */
     baton_sparse_result_t result = {0};
     support_ok(baton_sparse_start(sparse, self.gradient));
     support_expect(baton_sparse_wait(sparse, 20, &result), BATON_ERR_TIMEOUT);
@@ -829,7 +834,7 @@ TEST(test_device_without_selection)
     support_cluster_close(ranks);
 }
 
-/* The cheapest algorithm is gTopk here, which does not run on devices. */
+/* Here the cheapest algorithm is gTopk, which does not run on devices. */
 enum { SIZE = 8 };
 
 TEST_WITH(test_choice_is_for_devices, SIZE, SUPPORT_DEVICES)

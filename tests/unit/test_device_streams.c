@@ -7,14 +7,14 @@
 
 enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
 
-/* One rank with an emulated device, as its user sees it: a stream with a gate,
-   and two vectors in device memory. */
+/* A rank with an emulated device as its user sees it: a stream with a gate, and
+   two vectors in device memory. */
 typedef struct user {
     support_cluster_t *ranks;
     emulated_t *device;
     baton_stream_t stream;
     device_gate_t gate;
-    int32_t *a, *b; /* device memory, COUNT elements each */
+    int32_t *a, *b; /* in device memory, COUNT elements each */
 } user_t;
 
 static user_t user_open(support_cluster_t *ranks)
@@ -48,7 +48,7 @@ static baton_schedule_t *begin(user_t *user, const char *name)
     return support_schedule(user->ranks->groups[0], name);
 }
 
-/* a + a --> b */
+/* The schedule computes b = a + a. */
 static baton_schedule_t *doubling(user_t *user)
 {
     baton_schedule_t *s = begin(user, "doubling");
@@ -106,8 +106,8 @@ TEST_ON_DEVICES(test_gate, 1)
 
 /* ---- without a visit to the host --------------------------------------- */
 
-/* With a manual engine that makes no steps after the start, the epoch ends, as
-   the user's stream sees, even with an optional node. */
+/* A manual engine makes no step after the start. The user's stream sees the end
+   of the epoch nevertheless, even if the epoch has an optional node. */
 TEST_WITH(test_ends_by_itself, 1, SUPPORT_DEVICES_MANUAL)
 {
     user_t user = user_open(cluster);
@@ -141,7 +141,8 @@ TEST_WITH(test_ends_by_itself, 1, SUPPORT_DEVICES_MANUAL)
     user_close(&user);
 }
 
-/* The end follows all nodes, whichever of their streams is late. */
+/* The end of the epoch comes after all nodes, whichever of their streams is
+   late. */
 TEST_WITH(test_ends_behind_every_stream, 1, SUPPORT_DEVICES_MANUAL)
 {
     static int32_t in[COUNT], out[2][COUNT];
@@ -175,11 +176,11 @@ TEST_WITH(test_ends_behind_every_stream, 1, SUPPORT_DEVICES_MANUAL)
 
 /* ---- an end on the host ------------------------------------------------ */
 
-/* A device that does all of its work between two queries of the driver, so that
-   the answer to the first one is out of date. */
+/* The device does all of its work between two queries of the driver. So the
+   answer to the first query is out of date. */
 static struct {
     const baton_device_port_t *port;
-    sem_t latch; /* holds the stream of copies to the device */
+    sem_t latch; /* holds back the stream that copies to the device */
     bool answers_late;
 } late;
 
@@ -285,9 +286,9 @@ TEST_ON_DEVICES(test_flight, 1)
     user_close(&user);
 }
 
-/* Destroy cancels an epoch that does not end in time. If work is queued, the
-   schedule is freed only when that is done. Behind a closed gate nothing is
-   queued. */
+/* Destroy cancels an epoch that does not end in time. If work is already in
+   streams, the schedule is freed only when that is done. After a closed gate
+   nothing is put into streams. */
 TEST_WITH(test_destroy_gives_up, 1, SUPPORT_DEVICES)
 {
     user_t user = user_open(cluster);
@@ -326,7 +327,7 @@ static baton_status_t refuse_on_host(void *arg, baton_call_t *call)
 }
 
 /* A peer has begun an epoch, which failed, and this rank has never started one.
-   After the recovery its stream has nothing to wait for. */
+   After the recovery nothing is left that its stream must wait for. */
 TEST_WITH(test_wait_before_start, 2, SUPPORT_DEVICES)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "activated");
@@ -350,8 +351,8 @@ TEST_WITH(test_wait_before_start, 2, SUPPORT_DEVICES)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 0 activates an epoch that rank 1 has started on its stream, which is
-   stopped. */
+/* Rank 0 activates an epoch. Rank 1 has started it on its stream, which is held
+   back. */
 typedef struct activated {
     support_cluster_t *ranks;
     baton_schedule_t **schedules;
@@ -391,7 +392,7 @@ static void activated_close(activated_t *self)
     emulated_release(self->gate.device, self->data);
 }
 
-/* The epoch runs once the limit allows it, which is after it was activated, and
+/* The epoch runs once the limit allows it. That is after it was activated, and
    before the stream gets there. */
 TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
 {
@@ -420,8 +421,8 @@ TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
     activated_close(&world);
 }
 
-/* All nodes that can begin are done on the device, but not those after the
-   message that activates. */
+/* All nodes that can begin are done on the device. The nodes after the message
+   that activates are not. */
 TEST_WITH(test_stream_waits_for_all, 2, SUPPORT_DEVICES_MANUAL)
 {
     activated_t world = activated_open(cluster, 2);

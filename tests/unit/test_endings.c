@@ -5,7 +5,7 @@
 #include <baton/coll.h>
 #include <sched.h>
 
-/* For this test and those behind it. */
+/* Sets BATON_DESTROY_MS for this test and those after it. */
 static void set_timeout(const char *ms)
 {
     support_set_variable("BATON_DESTROY_MS", ms);
@@ -64,7 +64,7 @@ static baton_status_t cancel_own(void *arg, baton_call_t *call)
     return baton_call_epoch(call) == 1 ? baton_schedule_cancel(*own) : BATON_OK;
 }
 
-/* Also if the call is the last node, and the peer has ended its part. */
+/* The call node is the last node, or the peer has already ended its part. */
 TEST_EACH(test_cancel_by_a_call_node_fails_its_own_epoch, 2)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "own");
@@ -80,8 +80,8 @@ TEST_EACH(test_cancel_by_a_call_node_fails_its_own_epoch, 2)
     support_schedules_destroy(cluster, s);
 }
 
-/* A reduction that a cancel cuts off in its middle begins anew in the next
-   epoch. */
+/* A cancel interrupts a reduction in the middle. In the next epoch the
+   reduction begins anew. */
 TEST_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1)
 {
     enum { COUNT = 1 << 18 };
@@ -109,7 +109,8 @@ TEST_MANUALLY(test_cancel_leaves_no_half_of_a_reduction, 1)
     free(sum);
 }
 
-/* Rank 1 learns how epoch 1 of rank 0 ended, and its messages do not arrive. */
+/* Rank 1 learns how epoch 1 ended on rank 0. The messages of that epoch do not
+   arrive. */
 static void expect_told(support_pair_t *pair, const char *text)
 {
     baton_failure_t failure;
@@ -159,10 +160,9 @@ TEST_EACH(test_destroy_cancels_after_its_timeout, 2)
     }
 }
 
-/* Rank 1 never starts: rank 0's activation begins its epoch, whose async node
-   is completed from outside. Behind it rank 1 answers.
-
-       activation --> async --> send to rank 0                               */
+/* Rank 1 never starts the schedule. Rank 0's activation begins its epoch, whose
+   async node is completed from outside. Then rank 1 answers. activation -->
+   async --> send to rank 0 */
 typedef struct invited {
     baton_async_t async;
     atomic_bool begun, destroying;
@@ -225,9 +225,11 @@ TEST_EACH(test_destroy_waits_for_an_epoch_that_a_peer_began, 2)
 
 /* ---- long messages ---------------------------------------------------- */
 
-enum { LONG = 1 << 22 }; /* moves in many parts */
+/* A message of this size is transferred in many parts. */
+enum { LONG = 1 << 22 };
 
-/* Rank 0 sends LONG bytes to rank 1, which has them behind its own. */
+/* Rank 0 sends LONG bytes to rank 1. In memory the received bytes follow those
+   that are sent. */
 static baton_schedule_t **open_long(support_cluster_t *cluster, char **memory)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "long");
@@ -237,8 +239,8 @@ static baton_schedule_t **open_long(support_cluster_t *cluster, char **memory)
     return s;
 }
 
-/* A message that its receiver has not begun to take is withdrawn. The caller
-   owns the memory again, and what it writes there does not arrive. */
+/* Withdraws a message that its receiver has not begun to take. The caller then
+   owns the memory again, and values that it writes there do not arrive. */
 TEST_EACH(test_destroy_takes_a_send_back, 2)
 {
     char *memory;
@@ -258,8 +260,8 @@ TEST_EACH(test_destroy_takes_a_send_back, 2)
     free(memory);
 }
 
-/* Destroy does not wait longer for a message in flight whose receiver makes no
-   progress. It returns an error, and other schedules work. */
+/* Destroy does not wait longer than BATON_DESTROY_MS for a message whose
+   receiver makes no progress. It returns an error, and other schedules work. */
 TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
 {
     support_pair_t pair;
@@ -284,7 +286,8 @@ TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
 
     support_ends(s[1], BATON_ERR_CANCELLED);
     support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
-    assert_int_equal(memory[2 * LONG - 1], 42); /* the message has arrived */
+    /* By now the message has arrived. */
+    assert_int_equal(memory[2 * LONG - 1], 42);
     while (baton_schedule_destroy(s[0]) == BATON_ERR_TIMEOUT) {
         (void)baton_engine_step(cluster->engines[0]);
     }
@@ -307,7 +310,8 @@ static baton_status_t refuse_notice(void *endpoint, int peer,
     return BATON_AGAIN;
 }
 
-/* A message moves, and there is no room to tell the peer. */
+/* A message is in transfer, and there is no room to tell the peer of the
+   end. */
 TEST_WITH(test_destroy_leaves_no_notice_behind, 2, SUPPORT_OWN_MANUAL)
 {
     char *memory;
@@ -342,8 +346,8 @@ TEST_WITH(test_destroy_leaves_no_notice_behind, 2, SUPPORT_OWN_MANUAL)
 
 enum { EARLY_EPOCHS = 3 };
 
-/* Ranks 0 and 1 need nothing of rank 2 in their epochs, and it receives nothing
-   of them, but sends. */
+/* In their epochs ranks 0 and 1 need nothing from rank 2. Rank 2 receives
+   nothing from them, but sends to them. */
 static baton_schedule_t *open_uneven(baton_group_t *group)
 {
     baton_schedule_t *s = support_schedule(group, "uneven");
@@ -363,8 +367,9 @@ static baton_schedule_t *open_uneven(baton_group_t *group)
     return s;
 }
 
-/* The ranks that destroy theirs have ended epochs in which a peer still may be:
-   it had not even committed. Later epochs fail. */
+/* These ranks destroy schedules whose epochs have ended. A peer may still be in
+   the same epochs, and had not even committed the schedule. Its later epochs
+   fail. */
 TEST_EACH(test_destroy_before_a_peer_commits, 3)
 {
     baton_schedule_t *s[3] = {open_uneven(cluster->groups[0]),
@@ -375,7 +380,7 @@ TEST_EACH(test_destroy_before_a_peer_commits, 3)
         support_ends(s[0], BATON_OK);
         support_ends(s[1], BATON_OK);
     }
-    set_timeout("86400000"); /* nobody waits for it */
+    set_timeout("86400000"); /* destroy must not wait for the peer */
     support_ok(baton_schedule_destroy(s[0]));
     support_ok(baton_schedule_destroy(s[1]));
     s[2] = open_uneven(cluster->groups[2]);
@@ -392,16 +397,17 @@ TEST_EACH(test_destroy_before_a_peer_commits, 3)
 
 enum { MANY = 200 };
 
-/* Destroy does not wait for a peer that is busy elsewhere, which is told all
-   the same. */
+/* Destroy does not wait for a peer that is busy elsewhere. The peer is told
+   nevertheless. */
 TEST_WITH(test_destroy_does_not_wait_for_peers, 2, SUPPORT_OWN_MANUAL)
 {
     support_pair_t pairs[MANY];
-    set_timeout("86400000"); /* it would not end */
+    set_timeout("86400000"); /* if destroy waited, the test would not end */
     for (int i = 0; i < MANY; i++) {
         support_pair_open(&pairs[i], cluster, "one of many");
     }
-    for (int i = 0; i < MANY; i++) { /* all are introduced */
+    /* Ranks introduce all schedules to each other. */
+    for (int i = 0; i < MANY; i++) {
         support_ok(baton_schedule_start(pairs[i].schedules[0]));
         support_ok(baton_schedule_start(pairs[i].schedules[1]));
     }
@@ -419,8 +425,8 @@ TEST_WITH(test_destroy_does_not_wait_for_peers, 2, SUPPORT_OWN_MANUAL)
     }
 }
 
-/* Rank 1 is gone with its group before rank 0 commits: what rank 0 holds back
-   for it has nobody to go to. */
+/* Rank 1 has destroyed its group before rank 0 commits. So rank 0 can never
+   send the message that it holds back for rank 1. */
 TEST_WITH(test_group_that_leaves_ends_who_needs_it, 2, SUPPORT_OWN_MANUAL)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "left");
@@ -433,7 +439,7 @@ TEST_WITH(test_group_that_leaves_ends_who_needs_it, 2, SUPPORT_OWN_MANUAL)
     support_ok(baton_group_destroy(cluster->groups[1]));
     cluster->groups[1] = NULL;
     s[1] = NULL;
-    support_drain(cluster); /* rank 0 hears of it before it commits */
+    support_drain(cluster); /* rank 0 learns of it before it commits */
     support_ok(baton_schedule_commit(s[0]));
     baton_status_t status = baton_schedule_run(s[0], SUPPORT_WAIT_MS);
     assert_true(status != BATON_OK && status != BATON_ERR_TIMEOUT);

@@ -46,7 +46,8 @@ TEST(test_engine_variable_chooses_the_mode)
     assert_false(engine->threaded);
     support_ok(baton_engine_close(engine));
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    options.progress = BATON_PROGRESS_THREAD; /* it takes precedence */
+    /* The options take precedence over the variable. */
+    options.progress = BATON_PROGRESS_THREAD;
     support_ok(baton_engine_open(&options, &engine));
     assert_true(engine->threaded);
     support_ok(baton_engine_close(engine));
@@ -90,7 +91,8 @@ TEST(test_engine_placement_binds_the_thread)
         }
         support_ok(baton_engine_close(engine));
     }
-    support_set_variable("HWLOC_COMPONENTS", "stop"); /* so that hwloc fails */
+    /* This makes hwloc fail. */
+    support_set_variable("HWLOC_COMPONENTS", "stop");
     baton_engine_t *none;
     support_fails(baton_engine_open(&options, &none), BATON_ERR_SYSTEM,
                   "hwloc can't read the topology");
@@ -157,7 +159,7 @@ static size_t counting_poll(void *endpoint, baton_event_t *out, size_t max)
     return baton__inproc_transport.poll(endpoint, out, max);
 }
 
-/* Waits until the engine no longer polls. That may take any time. */
+/* Waits until the engine no longer polls, which may take any time. */
 static void expect_rest(void)
 {
     int quiet = 0;
@@ -185,7 +187,7 @@ TEST(test_engine_with_an_armed_schedule_rests)
     expect_rest();
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
         support_run(schedules[0]);
-        /* Rank 1 is woken by the message alone. */
+        /* Only the message wakes rank 1. */
         for (int i = 0; i < 3000 && baton_schedule_epoch(schedules[1]) < epoch;
              i++) {
             sleep_briefly();
@@ -216,7 +218,7 @@ static bool busy_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
            baton__inproc_transport.arm(endpoint, how, sleep_us_out);
 }
 
-/* As if a long message were accepted in the application's first poll. */
+/* Pretends that a long message is accepted in the application's first poll. */
 static size_t busy_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     if (atomic_load(&watching) && pthread_equal(pthread_self(), application)) {
@@ -233,8 +235,8 @@ static baton_status_t keep_async(void *arg, baton_call_t *call,
     return BATON_OK;
 }
 
-/* While a long message is copied, a part in each poll, a thread that leaves the
-   engine leaves the polls to the progress thread. */
+/* A long message is copied, one part in each poll. Meanwhile a thread that
+   leaves the engine leaves the polls to the progress thread. */
 TEST(test_copies_are_left_to_the_thread)
 {
     baton_transport_t transport = baton__inproc_transport;
@@ -252,7 +254,7 @@ TEST(test_copies_are_left_to_the_thread)
     support_ok(baton_schedule_start(schedule));
     application = pthread_self();
     atomic_store(&watching, true);
-    /* Until the engine was found at rest, and so was driven. */
+    /* Until this call has found the engine at rest, and has driven it. */
     for (int i = 0; i < 500 && application_polls == 0; i++) {
         sleep_briefly();
         bool done;
@@ -307,9 +309,9 @@ TEST(test_sleep_lasts_as_long_as_the_transport_allows)
 
 /* ---- the floating-point mode ------------------------------------------ */
 
-/* A start that has issued all that is ready leaves nothing for the thread,
-   which would be woken for it; one that has not leaves the schedule runnable.
- */
+/* A start that has issued all ready nodes leaves nothing for the progress
+   thread, which would be woken for it. A start that has not done so leaves the
+   schedule runnable. */
 TEST_MANUALLY(test_start_leaves_what_is_ready, 2)
 {
     const baton__stepper_t *stepper = &cluster->engines[0]->stepper;
@@ -327,7 +329,7 @@ TEST_MANUALLY(test_start_leaves_what_is_ready, 2)
                          nops > 0 ? baton__task_of(s[1]) : NULL);
         support_run(s[0]);
         support_ok(baton_schedule_wait(s[1], 10000));
-        assert_true(stepper->unpolled); /* in which the last one ended */
+        assert_true(stepper->unpolled); /* the last epoch ended in a poll */
         support_schedules_destroy(cluster, s);
     }
 }
@@ -351,7 +353,8 @@ TEST_MANUALLY(test_destroy_leaves_others_their_turns, 1)
 #if defined(__SSE__)
 #include <xmmintrin.h>
 
-/* Flush to zero, subnormal operands are zero, round upwards. */
+/* The bits of MXCSR: flush results to zero, take subnormal operands as zero,
+   round upwards. */
 enum { FAST_MATH = 0x8000 | 0x0040 | 0x4000 };
 
 static baton_status_t halve(void *arg, baton_call_t *call)
@@ -365,7 +368,7 @@ static baton_status_t halve(void *arg, baton_call_t *call)
    epochs that it drives. */
 TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
 {
-    const float tiny = 0x1p-140f; /* subnormal */
+    const float tiny = 0x1p-140f; /* a subnormal number */
     const float more = 0x1p-24f;
     float operands[2] = {tiny, 1};
     float others[2] = {tiny, more};
@@ -388,9 +391,11 @@ TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
 
     support_ok(started);
     support_ok(ended);
-    assert_true((after & FAST_MATH) == FAST_MATH); /* the caller's is his */
+    /* The caller's thread has its own mode again. */
+    assert_true((after & FAST_MATH) == FAST_MATH);
     assert_true(sums[0] == 2 * tiny);
-    assert_true(sums[1] == 1); /* half an ulp: to even, not upwards */
+    /* 1 and half of the last place is rounded to even, not upwards. */
+    assert_true(sums[1] == 1);
     assert_true(halved == tiny / 2);
     support_ok(baton_schedule_destroy(schedule));
 }

@@ -1,6 +1,6 @@
-/* Epochs: start, test and wait, on a manual engine and on engines with threads;
-   what may change between them; several schedules on one engine and on several,
-   and call nodes that start them. */
+/* Epochs: start, test and wait, on a manual engine and on engines with threads.
+   What may change between epochs. Several schedules on one engine and on
+   several engines, and call nodes that start schedules. */
 #include "support/cluster.h"
 #include "support/sanitized.h"
 
@@ -42,8 +42,8 @@ static baton_status_t fail_even(void *arg, baton_call_t *call)
     return baton_call_epoch(call) % 2 == 0 ? BATON_ERR_LIMIT : BATON_OK;
 }
 
-/* Rank 1 starts epoch 1 and does not wait for it. Rank 0 goes on to epoch 2,
-   which it activates on rank 1, too, where it fails. */
+/* Rank 1 starts epoch 1 and does not wait for it. Rank 0 goes on to epoch 2. It
+   also activates that epoch on rank 1, where it fails. */
 TEST_EACH(test_wait_gives_the_outcome_of_its_own_epoch, 2)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "own");
@@ -123,7 +123,7 @@ static void observe(void *arg)
     while (!atomic_load(observer->over)) {
         baton_status_t status =
             baton_schedule_wait(observer->schedule, SUPPORT_WAIT_MS);
-        /* BATON_ERR_FAILED: the status of its epoch was overwritten */
+        /* BATON_ERR_FAILED: the epoch's own status is no longer known */
         observer->wrong +=
             status != BATON_ERR_LIMIT && status != BATON_ERR_FAILED;
     }
@@ -173,8 +173,8 @@ static baton_status_t cross(void *arg, baton_call_t *call)
                : status;
 }
 
-/* While it drives the other engine it is still the driver of the first one,
-   which a rebind requires. */
+/* While the thread drives the other engine, it is still the driver of the first
+   one, which is a condition of a rebind. */
 TEST_VARIANTS(test_call_node_starts_a_schedule_of_another_engine, 2,
               SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL + 1)
 {
@@ -257,7 +257,7 @@ TEST_EACH(test_call_node_is_refused_what_would_wait, 2)
 
 /* ---- limit ------------------------------------------------------------ */
 
-/* Rank 0 activates; rank 1 never starts. */
+/* Rank 0 activates the epochs. Rank 1 never starts one. */
 TEST_MANUALLY(test_limit_holds_external_epochs_back, 2)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "limited");
@@ -279,15 +279,16 @@ TEST_MANUALLY(test_limit_holds_external_epochs_back, 2)
     baton_schedule_limit(s[1], 1);
     support_drain(cluster);
     assert_int_equal(calls[0], 5);
-    assert_int_equal(calls[1], 1); /* the messages of the others are kept */
+    assert_int_equal(calls[1], 1); /* messages for later epochs are kept */
     baton_schedule_limit(s[1], 3);
     support_drain(cluster);
     assert_int_equal(calls[1], 3);
-    baton_schedule_limit(s[1], 2); /* never lowered */
+    baton_schedule_limit(s[1], 2); /* a limit is never lowered */
     support_drain(cluster);
     for (int epoch = 1; epoch <= 4; epoch++) {
         support_run(
-            s[1]); /* epochs 1 to 3 have run; its own start begins the 4th */
+            /* Epochs 1 to 3 have run; the rank's own start begins the 4th. */
+            s[1]);
     }
     assert_int_equal(calls[1], 4);
     assert_int_equal(baton_schedule_epoch(s[1]), 4);

@@ -1,5 +1,5 @@
-/* Who is woken, and when; see event_loop.h. A wait that ends at the wrong time
-   hangs. */
+/* Which thread is woken, and when; see event_loop.h. If a wait ended at the
+   wrong time, the test would hang. */
 #include "progress/driving/event_loop.h"
 #include "support/cluster.h"
 
@@ -15,8 +15,9 @@ static baton__event_loop_t *open_loop(void)
     return loop;
 }
 
-/* Without descriptors the error says what could not be made, and those that
-   were made are closed; libevent does not end the process. */
+/* If there are no descriptors, the error says what could not be made.
+   Descriptors that were made are closed, and libevent does not end the
+   process. */
 TEST(test_event_loop_needs_descriptors)
 {
     static const char *const what[] = {
@@ -52,9 +53,11 @@ TEST(test_event_loop_timer_is_set_closer)
     baton__event_loop_t *loop = open_loop();
     baton__event_loop_set_timer(loop, NEVER_US);
     baton__event_loop_wait_sooner(loop, SOON_US);
-    baton__event_loop_wait_sooner(loop, NEVER_US); /* not later */
+    /* A later time has no effect. */
+    baton__event_loop_wait_sooner(loop, NEVER_US);
     assert_int_equal(baton__event_loop_wait(loop), BATON__WAKEUP_TIMER);
-    baton__event_loop_set_timer(loop, SOON_US); /* anew, after it has ended */
+    /* The timer is set anew after it has ended. */
+    baton__event_loop_set_timer(loop, SOON_US);
     assert_int_equal(baton__event_loop_wait(loop), BATON__WAKEUP_TIMER);
     baton__event_loop_close(loop);
 }
@@ -69,7 +72,8 @@ TEST(test_event_loop_kick_ends_a_wait)
     baton__event_loop_close(loop);
 }
 
-/* While the gate is closed a kick is for who sleeps at the descriptors. */
+/* While the gate is closed, a kick wakes only a thread that sleeps at the
+   descriptors. */
 TEST(test_event_loop_closed_gate_keeps_the_thread_asleep)
 {
     baton__event_loop_t *loop = open_loop();

@@ -1,15 +1,15 @@
-/* Epochs that fail by their call nodes. Every waiter gets the error, with a
-   message. Sends that fail: sim/test_sim_faults.c; schedules that differ:
-   test_isolation.c. */
+/* Epochs that fail because of their call nodes. Every thread that waits gets
+   the error, with a message. sim/test_sim_faults.c has sends that fail, and
+   test_isolation.c schedules that differ. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
 #include "transport/group.h"
 #include "transport/inproc/rank.h"
 
 typedef struct trap {
-    uint64_t epoch; /* to fail in */
+    uint64_t epoch; /* the epoch in which the call node fails */
     baton_status_t status;
-    int many; /* 0: it gives no reason */
+    int many; /* 0: the call node gives no reason */
     uint64_t calls;
 } trap_t;
 
@@ -25,7 +25,7 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 
 /* ---- call nodes ------------------------------------------------------- */
 
-/* trap --> behind. Without messages it can be started again. */
+/* trap --> behind. A failed schedule without messages can be started again. */
 TEST_EACH(test_call_error_fails_one_epoch, 1)
 {
     trap_t trap = {2, BATON_ERR_LIMIT, 0, 0};
@@ -44,13 +44,13 @@ TEST_EACH(test_call_error_fails_one_epoch, 1)
         support_expect(baton_schedule_test(s, &done), BATON_ERR_LIMIT);
     }
     assert_int_equal(trap.calls, 2);
-    assert_int_equal(behind, 1); /* dependents are cancelled */
+    assert_int_equal(behind, 1); /* the node after the trap did not run */
     support_expect(baton_schedule_cancel(s), BATON_ERR_STATE);
     support_run(s);
     assert_int_equal(trap.calls, 3);
     assert_int_equal(behind, 2);
     assert_int_equal(baton_schedule_epoch(s), 3);
-    support_run(s); /* of which the failure knows nothing, either */
+    support_run(s); /* the failure has no effect on this epoch, either */
     support_ok(baton_schedule_destroy(s));
 }
 
@@ -68,7 +68,7 @@ static void wait_there(void *arg)
              baton_error_message());
 }
 
-/* recv --> trap: with messages the schedule stays failed. */
+/* recv --> trap. A failed schedule with messages stays failed. */
 TEST_EACH(test_call_error_wakes_all_who_wait, 2)
 {
     enum { WAITERS = 4 };
@@ -101,7 +101,7 @@ TEST_EACH(test_call_error_wakes_all_who_wait, 2)
                   "start of \"doomed\": it has failed: ");
     support_says("call#1");
 
-    /* Other schedules of the engine work. */
+    /* Other schedules of the engine still work. */
     pair.sent = 5;
     support_schedules_run(cluster, pair.schedules);
     assert_int_equal(pair.got, 5);
@@ -109,8 +109,8 @@ TEST_EACH(test_call_error_wakes_all_who_wait, 2)
     support_pair_close(&pair);
 }
 
-/* A rank that commits after its peer's epoch has failed learns of the failure,
-   also while it uses another schedule. */
+/* A rank that commits after the epoch of its peer has failed learns of the
+   failure, even while it uses another schedule. */
 TEST_EACH(test_failure_is_told_to_who_commits_later, 2)
 {
     support_pair_t beside;
@@ -128,7 +128,8 @@ TEST_EACH(test_failure_is_told_to_who_commits_later, 2)
     }
     support_ok(baton_schedule_commit(s[1]));
     baton_status_t status = baton_schedule_start(s[1]);
-    if (status == BATON_OK) { /* it may have learnt of it already */
+    /* The rank may have learned of the failure already. */
+    if (status == BATON_OK) {
         status = baton_schedule_wait(s[1], 10000);
         assert_int_equal(status, BATON_ERR_CANCELLED);
     }
@@ -157,7 +158,8 @@ static void note(void *arg, baton_status_t status)
     *(baton_status_t *)arg = status;
 }
 
-/* Committed after a rank was lost that it has no messages with. */
+/* The schedule is committed after the loss of a rank with which it exchanges no
+   messages. */
 TEST_MANUALLY(test_on_failure_is_told_of_an_earlier_loss, 3)
 {
     baton_status_t noted = BATON_OK;
@@ -185,7 +187,8 @@ static void expect_next(void *arg, baton_status_t status)
     assert_int_equal(*(char *)arg, "ab"[told++]);
 }
 
-/* Rank 1 has no room for the first schedule's failure, twice. */
+/* Pretends twice that rank 1 has no room for the failure of the first
+   schedule. */
 static baton_status_t notify_late(void *endpoint, int peer,
                                   const baton_header_t *header,
                                   const void *data, size_t bytes)
@@ -200,7 +203,8 @@ static baton_status_t notify_late(void *endpoint, int peer,
                                                 bytes);
 }
 
-/* Rank 0 hears that a has failed, fails b for it, and tells rank 1 of both. */
+/* Rank 0 learns that schedule a has failed, and therefore fails schedule b. It
+   tells rank 1 of both. */
 TEST(test_failures_are_told_in_their_order)
 {
     baton_transport_t late = baton__inproc_transport;

@@ -1,5 +1,6 @@
-/* The tables of a group: names and their attempts, committed schedules,
-   schedules that were destroyed before their peers came, and lost peers. */
+/* The tables of a group: names and the numbers of schedules with that name,
+   committed schedules, schedules that were destroyed before their peers had
+   committed them, and lost peers. */
 #include "base/alloc.h"
 #include "progress/state/member.h"
 #include "support/cmocka.h"
@@ -34,8 +35,9 @@ TEST(test_group_counts_attempts_of_each_name)
     baton__group_fini(&group);
 }
 
-/* The table is at most half full, so looking for what is not there ends; and
-   what has gone out of its place is found after others were removed. */
+/* The table is at most half full, so a search for an entry that is not there
+   ends. An entry that was moved from its place is found after others were
+   removed. */
 TEST(test_group_finds_committed_schedules)
 {
     baton_group_t group = {0};
@@ -57,7 +59,8 @@ TEST(test_group_finds_committed_schedules)
     baton__group_fini(&group);
 }
 
-/* Each of the peers that had not come is told, and then it is forgotten. */
+/* Each peer that had not yet committed the schedule is told, and then the
+   schedule is forgotten. */
 TEST(test_group_tells_of_what_has_departed)
 {
     baton__member_t member = {.magic = BATON__MEMBER_MAGIC};
@@ -75,13 +78,14 @@ TEST(test_group_tells_of_what_has_departed)
     for (int peer = 0; peer < 2; peer++) {
         assert_int_equal(baton__group_destroyed(group, 2, 4)->epoch, 20);
         baton__group_notified(group, 2, peer);
-        baton__group_notified(group, 2, 0); /* again */
+        baton__group_notified(group, 2, 0); /* this peer was told already */
     }
     assert_null(baton__group_destroyed(group, 2, 4));
-    baton__group_notified(group, 2, 5); /* one more that asks */
+    baton__group_notified(group, 2, 5); /* this peer needs no notice */
     assert_int_equal(baton__group_destroyed(group, 3, 4)->epoch, 30);
     assert_null(baton__group_destroyed(group, 9, 4));
-    assert_null(baton__group_destroyed(group, 1, 5)); /* recovered */
+    /* Of the incarnation after a recovery. */
+    assert_null(baton__group_destroyed(group, 1, 5));
     baton__member_forget_destroyed(&member, 4);
     assert_int_equal(baton__group_destroyed(group, 1, 4)->epoch, 10);
     baton__member_forget_destroyed(&member, 5);
@@ -90,7 +94,7 @@ TEST(test_group_tells_of_what_has_departed)
     baton__member_fini(&member);
 }
 
-static int process; /* of rank 1 */
+static int process; /* the process of rank 1 */
 
 static int find_process(const void *endpoint, int rank, const char **host_out)
 {
@@ -137,7 +141,8 @@ TEST(test_group_remembers_lost_peers)
     baton__group_lose(group, 5, NULL);
     baton__alloc_fail_nth(0);
     assert_non_null(baton__group_loss(group, 5));
-    assert_non_null(baton__group_loss(group, 6)); /* which is unknown */
+    /* Without memory, losses of others are unknown. */
+    assert_non_null(baton__group_loss(group, 6));
     baton__group_lose(group, 6, "why");
     assert_int_equal(baton__group_first_lost(group), 5 + 1);
     baton__member_fini(&member);

@@ -1,9 +1,10 @@
-/* Hazards: two nodes in no order that touch the same bytes, at least one of
-   them writing. By hand, and on random graphs against an oracle. */
+/* Hazards: two unordered nodes that access the same bytes, at least one of them
+   writing. Tested by examples, and on random graphs by comparison with an
+   oracle. */
 #include "support/refusal.h"
 #include "support/sanitized.h"
 
-/* A node that writes bytes, from scratch of its own. */
+/* Adds a node that writes bytes of the buffer, and reads scratch. */
 static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)
 {
     baton_buffer_t own = baton_buffer_scratch(s, bytes);
@@ -11,7 +12,8 @@ static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)
                           baton_view(own, 0, bytes));
 }
 
-/* The text of the message. Random graphs test that all hazards are found. */
+/* Tests the text of the message. Random graphs test that all hazards are
+   found. */
 TEST(test_hazard_is_named)
 {
     baton_schedule_t *s = refusal_begin();
@@ -30,7 +32,7 @@ TEST(test_hazard_is_named)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* Adds nodes that come one after another, from `last` on. Returns the last. */
+/* Adds nodes that follow one another after `last`. Returns the last one. */
 static baton_node_t add_long_chain(baton_schedule_t *s, baton_node_t last)
 {
     for (int i = 0; i < 200; i++) {
@@ -41,8 +43,8 @@ static baton_node_t add_long_chain(baton_schedule_t *s, baton_node_t last)
     return last;
 }
 
-/* A node that waits for any one of its inputs does not order the nodes behind
-   it after the long chain in front of it. */
+/* A node that needs only one of its inputs does not order the nodes after it
+   behind the long chain that leads to it. */
 TEST(test_hazard_of_any_behind_a_long_chain)
 {
     baton_schedule_t *s = refusal_begin();
@@ -55,7 +57,7 @@ TEST(test_hazard_of_any_behind_a_long_chain)
     refused(s, BATON_ERR_HAZARD, "copy#0");
 }
 
-/* Nor is a node beside a long chain ordered before the nodes behind the
+/* A node beside a long chain is not ordered before the nodes after that
    chain. */
 TEST(test_hazard_beside_a_long_chain)
 {
@@ -84,7 +86,7 @@ typedef struct graph {
     int range_count[NODES];
 } graph_t;
 
-/* By brute force: v needs u if v does not fire in a run in which u never
+/* Computes by brute force whether v needs u: whether v does not fire if u never
    completes. */
 static bool needs(const graph_t *graph, uint32_t v, uint32_t u)
 {
@@ -130,8 +132,8 @@ static bool hazardous(const graph_t *graph, uint32_t u, uint32_t v)
            !needs(graph, u, v);
 }
 
-/* A random view of `bytes`. A node's views equal its target or do not overlap
- * it. */
+/* Returns a random view of `bytes`. The views of a node are equal to its
+   target, or do not overlap it. */
 static baton_view_t draw_view(graph_t *graph, uint32_t node,
                               support_random_t *random, size_t bytes,
                               bool write)
@@ -181,7 +183,7 @@ static void draw_node(graph_t *graph, baton_schedule_t *s,
 static void draw_edges(graph_t *graph, baton_schedule_t *s,
                        support_random_t *random)
 {
-    uint32_t rank[NODES]; /* edges go up in rank, not in the ids */
+    uint32_t rank[NODES]; /* edges lead to a higher rank, not to a higher id */
     uint64_t density = 1 + support_random_below(random, 7);
     for (uint32_t i = 0; i < graph->count; i++) {
         uint32_t at = (uint32_t)support_random_below(random, i + 1);

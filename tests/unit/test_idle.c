@@ -3,7 +3,8 @@
 #include "progress/driving/idle.h"
 #include "support/cmocka.h"
 
-/* In which ranks share processors, and others ran in many yields. */
+/* Returns the state of a driver whose ranks share processors, and whose yields
+   have often let others run. */
 static baton__idle_t crowded(void)
 {
     baton__idle_t idle;
@@ -15,24 +16,23 @@ static baton__idle_t crowded(void)
 
 static const uint64_t long_vectors = UINT64_C(1) << 40;
 
-/* A wait sleeps, unless it is for long vectors, which are yielded for at first.
- */
+/* A wait sleeps. But if it awaits long vectors, it yields at first. */
 TEST(test_idle_crowded_wait_sleeps_or_yields)
 {
     static const struct {
-        uint64_t since_ns, yield_ns; /* 0: as it is */
+        uint64_t since_ns, yield_ns; /* 0: the value of crowded() */
         baton__hurry_t hurry;
         uint64_t bytes;
         baton__pause_t pause;
     } cases[] = {
         {0, 1, BATON__HURRY_WAIT, 0, BATON__PAUSE_SLEEP},
         {0, 1, BATON__HURRY_WAIT, UINT64_C(1) << 40, BATON__PAUSE_YIELD},
-        /* since the machine booted; */
+        /* The wait has lasted since the machine booted. */
         {1, 1, BATON__HURRY_WAIT, 1 << 20, BATON__PAUSE_SLEEP},
         {1, 1, BATON__HURRY_WAIT, UINT64_C(1) << 40, BATON__PAUSE_SLEEP},
-        /* without yields; */
+        /* Yields are switched off. */
         {0, 0, BATON__HURRY_WAIT, UINT64_C(1) << 40, BATON__PAUSE_SLEEP},
-        /* and with nobody to hurry for, whatever armed receives may bring. */
+        /* No thread waits for the epoch, whatever armed receives may bring. */
         {0, 1, BATON__HURRY_NONE, UINT64_C(1) << 40, BATON__PAUSE_SLEEP},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -46,7 +46,7 @@ TEST(test_idle_crowded_wait_sleeps_or_yields)
     }
 }
 
-/* Polls, and yields for 10 ms. */
+/* Polls, and pretends that a yield has taken 10 ms. */
 static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
 {
     (void)baton__idle_next(idle, BATON__HURRY_WAIT, awaited_bytes);
@@ -54,9 +54,9 @@ static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
     baton__idle_yielded(idle);
 }
 
-/* A yield to ranks that copy long vectors takes as long, but these ranks are
-   those that this one waits for. Otherwise polls sleep for a while after a slow
-   yield, for a shorter one if more data are awaited. */
+/* If ranks copy long vectors, a yield takes as long, but this rank waits for
+   just these ranks. Otherwise polls sleep for a while after a slow yield, and
+   for a shorter while if more data are awaited. */
 TEST(test_idle_slow_yield_deters)
 {
     baton__idle_t idle = crowded();
@@ -76,8 +76,9 @@ TEST(test_idle_slow_yield_deters)
     assert_int_equal(idle.slow_left, 0);
 }
 
-/* One slow yield, such as that of the first rank which has computed, deters a
-   single poll; so does the next one after a quick yield. */
+/* A single slow yield, such as that of the first rank that has computed, keeps
+   only one poll from yielding. So does the next slow one, after a quick
+   yield. */
 TEST(test_idle_slow_yield_is_forgotten)
 {
     baton__idle_t idle = crowded();
@@ -89,7 +90,8 @@ TEST(test_idle_slow_yield_is_forgotten)
                          BATON__PAUSE_SLEEP);
         assert_int_equal(baton__idle_next(&idle, BATON__HURRY_WAIT, 0),
                          BATON__PAUSE_YIELD);
-        idle.patience_ns = UINT64_MAX; /* no yield is slow */
+        /* From here on no yield counts as slow. */
+        idle.patience_ns = UINT64_MAX;
         baton__idle_yield(&idle);
     }
 }

@@ -1,5 +1,5 @@
-/* The inproc transport's own limits and errors. test_conformance.c tests what
-   all transports have in common. All ranks take turns in one thread. */
+/* The limits and errors of the inproc transport. test_conformance.c tests the
+   properties that all transports share. All ranks take turns in one thread. */
 #include "support/cluster.h"
 #include "transport/inproc/rank.h"
 
@@ -8,7 +8,8 @@
 
 enum {
     RANKS = 2,
-    BYTES = BATON__INPROC_COPY_BYTES + 1, /* goes by reference */
+    /* Such a message is sent by reference. */
+    BYTES = BATON__INPROC_COPY_BYTES + 1,
     LONG = 3 * BATON__INPROC_SLICE_BYTES + 1
 };
 
@@ -45,7 +46,7 @@ static baton_token_t token(uint32_t node)
     return (baton_token_t){.node = node};
 }
 
-/* From rank 0 to rank 1. */
+/* Posts a send from rank 0 to rank 1. */
 static baton_status_t post(pair_t *pair, uint32_t node, const void *data,
                            size_t bytes)
 {
@@ -53,7 +54,7 @@ static baton_status_t post(pair_t *pair, uint32_t node, const void *data,
                             bytes);
 }
 
-/* The next event of a rank. */
+/* Returns the next event of a rank. */
 static baton_event_t poll_one(pair_t *pair, int rank)
 {
     baton_event_t event;
@@ -69,7 +70,8 @@ static bool is_quiet(pair_t *pair, int rank)
 
 /* ---- the medium ------------------------------------------------------- */
 
-/* A rank is free again after its close; a medium in use is not destroyed. */
+/* After a rank's close, another endpoint can be opened for the rank. A medium
+   that is in use is not destroyed. */
 TEST(test_inproc_ranks_join_once)
 {
     pair_t pair = open_pair(1);
@@ -109,9 +111,8 @@ TEST(test_inproc_sends_beyond_the_reserve_are_errors)
     close_pair(&pair);
 }
 
-/* A slow receiver holds a limited number of short messages. As many as were
-   reserved are sent by reference then, and notices have to wait. */
-/* The processor time of `count` withdrawals, in an order of their own. */
+/* Returns the processor time in ns of `count` withdrawals, whose order is not
+   that of the sends. */
 static double withdraw_all(uint32_t count)
 {
     struct timespec from, to;
@@ -135,7 +136,8 @@ static double withdraw_all(uint32_t count)
    as long if each withdrawal searched all sends. */
 TEST(test_inproc_withdrawals_take_constant_time)
 {
-    double few = 1e18; /* of three, since the first may fault pages in */
+    /* The least of three, since the first may include page faults. */
+    double few = 1e18;
     for (int i = 0; i < 3; i++) {
         const double ns = withdraw_all(1 << 10);
         few = ns < few ? ns : few;
@@ -228,18 +230,19 @@ TEST(test_inproc_sends_to_who_is_gone_end)
     assert_int_equal(poll_one(&pair, 0).token.node, 1);
     uint32_t us;
     assert_false(
-        pair.port->arm(pair.ends[0], BATON_ARM_ALL, &us)); /* the loss */
+        /* The loss is an event, so the rank must not sleep. */
+        pair.port->arm(pair.ends[0], BATON_ARM_ALL, &us));
     baton_event_t event = poll_one(&pair, 0);
     assert_int_equal(event.kind, BATON_EVENT_LOST);
     assert_int_equal(event.peer, 1);
     assert_int_equal(post(&pair, 2, out, 1), BATON_DONE);
-    assert_true(is_quiet(&pair, 0)); /* it is lost once */
+    assert_true(is_quiet(&pair, 0)); /* the loss is reported only once */
     pair.port->close(pair.ends[0]);
     support_ok(baton_inproc_destroy(pair.medium));
 }
 
-/* Up to a slice is copied as it is accepted, and up to 256 bytes are when they
-   are sent. */
+/* A message of up to a slice is copied when it is accepted. A message of up to
+   256 bytes is copied when it is sent. */
 TEST(test_inproc_limits_are_exact)
 {
     static unsigned char out[BATON__INPROC_SLICE_BYTES + 1];
@@ -262,8 +265,8 @@ TEST(test_inproc_limits_are_exact)
     close_pair(&pair);
 }
 
-/* As many sends as were reserved are in flight, each time, in whatever way the
-   last ones ended. */
+/* Each time there are as many sends in flight as were reserved, however the
+   last ones have ended. */
 TEST(test_inproc_reserved_sends_come_back)
 {
     enum { SENDS = 1000, ENDS = 4 };
@@ -314,8 +317,8 @@ static bool rings(pair_t *pair, int rank)
     return poll(&event, 1, 0) == 1;
 }
 
-/* It rings once, while it is armed; and a sender is woken by the end of a large
-   send. */
+/* A message wakes the receiver once, while it is armed. The end of a large send
+   wakes the sender. */
 TEST(test_inproc_bell_rings_once_when_armed)
 {
     static unsigned char out[BYTES];
@@ -330,7 +333,7 @@ TEST(test_inproc_bell_rings_once_when_armed)
     assert_true(rings(&pair, 1));
     pair.port->drain(pair.ends[1]);
     (void)post(&pair, 1, NULL, 0);
-    assert_false(rings(&pair, 1)); /* it is disarmed already */
+    assert_false(rings(&pair, 1)); /* the first wake-up has disarmed it */
     for (int i = 0; i < 2; i++) {
         assert_false(pair.port->arm(pair.ends[1], BATON_ARM_ALL, &us));
         pair.port->drop(pair.ends[1], poll_one(&pair, 1).message);

@@ -1,15 +1,12 @@
-/* All interleavings of an engine's threads, up to a number of preemptions.
-
-   This runs the real code of who waits and who wakes: the engine, the event
-   loop, the idle policy, the step with its mailbox, and the doorbell. Threads
-   are fibers. Each access to an atomic, each lock and each system call of that
-   code is replaced by a model, and before it another fiber may go on. Epochs, a
-   transport and a peer are small models, too.
-
-   No time passes, so a wake-up that is lost shows: all sleep, and something is
-   not over. Then the interleaving is printed. Accesses are sequentially
-   consistent here: of the real ones only the doorbell's fences are looked for.
-*/
+/* All interleavings of an engine's threads, up to a number of preemptions. The
+   test runs the real code that waits and wakes: the engine, the event loop, the
+   idle policy, the step with its mailbox, and the doorbell. Threads are fibers.
+   Each access to an atomic, each lock and each system call of that code is
+   replaced by a model; before it, another fiber may go on. Epochs, a transport
+   and a peer are small models, too. No time passes, so a lost wake-up is found:
+   all fibers sleep, and something has not ended. Then the test prints the
+   interleaving. Accesses are sequentially consistent here; of the real ones,
+   only the doorbell's fences are tested. */
 #include "base/thread.h"
 #include "progress/driving/engine.h"
 #include "progress/epoch/epoch.h"
@@ -36,7 +33,7 @@
 
 /* ---- replacements in the real code --------------------------------------- */
 
-/* Before this another fiber may go on. */
+/* Before the operation that follows, another fiber may go on. */
 static void point(const char *function, const char *what);
 
 static void lock_mutex(const char *function, pthread_mutex_t *mutex);
@@ -55,7 +52,8 @@ static int sleep_at_set(const char *function, const struct timespec *time);
 static void sleep_in_loop(const char *function);
 static ssize_t ring_bell(const char *function);
 static ssize_t take_ring(const char *function);
-static void pass_fence(void); /* or what takes the place of one */
+/* A model of a fence, or of an operation that takes the place of one. */
+static void pass_fence(void);
 
 #undef atomic_load_explicit
 #undef atomic_store_explicit
@@ -153,39 +151,51 @@ static void deliver(const baton_message_t *message);
 
 enum {
     APPS = 2,
-    THREAD = APPS, /* the progress thread; application threads come first */
+    /* The fiber of the progress thread, which comes after those of the
+       application. */
+    THREAD = APPS,
     PEER,
     FIBERS,
     NOBODY = -1,
     STACK_WORDS = SUPPORT_SANITIZED ? 8192 : 4096,
-    POINTS = 3000,    /* of a run at most, which should have ended then */
-    STATES = 1 << 22, /* that are remembered */
-    YIELD_NS = 1000,  /* where ranks share processors */
+    POINTS = 3000,    /* the most points in a run, which must end before */
+    STATES = 1 << 22, /* the most states that are remembered */
+    YIELD_NS = 1000,  /* the time to yield, if ranks share processors */
     SOCKET = 5
 };
 
-/* What the threads do, a letter for each step. Application threads:
+/* The actions of the threads. Each letter is a step. A thread of the
+   application can
 
-       s S   start the epoch of their own schedule; they won't wait soon (S)
-       w W   wait for it; with a deadline (W)
-       i     wait for it until this is interrupted
-       o     wait for the first epoch of the other's schedule
+       s S   start the epoch of its own schedule, and wait soon (s) or not (S)
+       w W   wait for it, without (w) or with a deadline (W)
+       i     wait for it until the wait is interrupted
+       o     wait for the first epoch of the other thread's schedule
        t     test
-       e l   enter and leave, as commit does; after a long time (l)
+       e l   enter and leave the engine, as commit does, at once or after a long
+             time (l)
        x     end the progress thread, as close does
 
-   The peer: 0 1 send a message to this schedule and ring; ! the next one is
-   urgent; ? first await another epoch's request; i interrupts the engine, as a
-   handler of a signal does, and awaits that all waits are told. An epoch ends
-   when it has what it needs: a message (m), then a slow call (c), then a node
-   that is polled for (p). */
+   The peer can
+
+       0 1   send a message to this schedule, and ring
+       !     make the next message urgent
+       ?     first wait until another epoch is requested
+       i     interrupt the engine, as a signal handler does, and wait until all
+             waits were told
+
+   An epoch ends when it has all that it needs: a message (m), then a slow call
+   (c), then a node that is polled (p). */
 typedef enum how {
     MANUAL,  /* there is no progress thread */
-    FRESH,   /* there is, and it has not been asleep yet */
-    SETTLED, /* it has */
-    SHARED, /* and ranks share processors: starts and waits yield for a while */
-    PATIENT /* and a wait yields for ever, a peer's moment does not end, and no
-               thread need ever be woken */
+    FRESH,   /* there is a progress thread, which has not slept yet */
+    SETTLED, /* there is a progress thread, which has slept */
+    /* As SETTLED, and ranks share processors: starts and waits yield for a
+       while. */
+    SHARED,
+    /* As SHARED, and a wait yields for ever, the time in which a peer may
+       still send does not end, and no thread need ever be woken. */
+    PATIENT
 } how_t;
 
 typedef struct scenario {
@@ -194,8 +204,8 @@ typedef struct scenario {
     const char *apps[APPS];
     const char *peer;
     const char *needs[APPS];
-    int timers;      /* that end when nothing else happens, at most */
-    int preemptions; /* at most */
+    int timers;      /* the most timers that end when nothing else happens */
+    int preemptions; /* the most preemptions */
 } scenario_t;
 
 typedef struct fiber {
@@ -203,32 +213,32 @@ typedef struct fiber {
        does not sleep for an event */
     bool (*ready)(const struct fiber *fiber);
     const pthread_mutex_t *mutex;
-    uint64_t due_ns; /* when its sleep ends; UINT64_MAX: never */
+    uint64_t due_ns; /* when the fiber's sleep ends; UINT64_MAX: never */
     const baton_engine_t *driven;
     uint64_t heeded;
-    const uintptr_t *top; /* of its stack */
+    const uintptr_t *top; /* the top of its stack */
     bool there;
     bool yielded;
     bool signalled;
-    bool unfenced; /* it must pass a fence yet */
+    bool unfenced; /* the fiber must still pass a fence */
 } fiber_t;
 
 typedef struct task {
     baton__task_t base;
-    uint64_t arrived; /* messages */
-    bool requested;   /* from the peer */
+    uint64_t arrived; /* number of messages that have arrived */
+    bool requested;   /* the peer has requested the epoch */
     bool called;
-    bool begun; /* the node that is polled for */
+    bool begun; /* the node that is polled for has begun */
     int polls_left;
 } task_t;
 
-/* Everything that a run changes. */
+/* Everything that a run can change. */
 typedef struct world {
     fiber_t fibers[FIBERS];
     int current;
-    int ended; /* timers */
-    bool seen; /* from here on it was explored before */
-    /* describes the first violated condition; NULL: none was found */
+    int ended; /* number of timers that have ended */
+    bool seen; /* the states from here on were explored before */
+    /* Describes the first condition that is violated. NULL: no condition is. */
     const char *broken;
     uint64_t now_ns;
 
@@ -239,34 +249,35 @@ typedef struct world {
 
     struct baton__event_loop loop;
     struct baton__watch watch;
-    uint64_t due_ns; /* the timer */
+    uint64_t due_ns; /* when the timer ends */
     bool kicked;
     bool gate_closed;
-    bool settled; /* the progress thread has gone to sleep */
-    int rings;    /* in the bell's socket */
+    bool settled; /* the progress thread has begun to sleep */
+    int rings;    /* number of rings in the socket of the doorbell */
 
     baton__peer_state_t states[2];
     baton__doorbell_t bell;
     baton__doorbell_t peers_bell;
-    int ring[APPS]; /* messages for each schedule */
+    int ring[APPS]; /* by schedule: number of messages for it */
     int requests;
-    int told;         /* of interrupts */
-    uint64_t moments; /* looks at the bells' clock */
+    int told;         /* number of waits that were told of an interrupt */
+    uint64_t moments; /* number of times that the doorbell has read its clock */
 } world_t;
 
 static world_t w;
 
-/* For single starts, and not part of the states of runs. */
+/* State for tests of single starts. It is not part of the states of runs. */
 static struct {
-    uint64_t tick_ns;   /* that each look at the engine's clock takes */
-    uint64_t yield_ns;  /* that others run in a yield */
-    int looks, flushes; /* of the transport */
-    int reply_at;       /* the look that finds a message */
-    size_t work;        /* that the epoch then computes */
+    /* The time that each reading of the engine's clock takes. */
+    uint64_t tick_ns;
+    uint64_t yield_ns;  /* the time for which others run during a yield */
+    int looks, flushes; /* number of polls and flushes of the transport */
+    int reply_at;       /* the number of the poll that finds a message */
+    size_t work;        /* the number of bytes that the epoch then computes */
     bool unfenced;
 } alone;
 
-static int preemptions; /* of this run */
+static int preemptions; /* number of preemptions in this run */
 static int points;
 static const scenario_t *scenario;
 static uintptr_t stacks[FIBERS][STACK_WORDS];
@@ -274,20 +285,21 @@ static ucontext_t contexts[FIBERS];
 static ucontext_t explorer;
 static ucontext_t fresh;
 
-/* The choices of a run: those up to `chosen` are given. */
+/* The choices of a run. Those up to `chosen` are given. */
 static struct {
     int at;
     int of;
 } choices[2 * POINTS];
 static int chosen;
 static int choice;
-static uint64_t states[STATES]; /* that were met; 0 is none */
+/* Hashes of the states that were met; 0: the place is free. */
+static uint64_t states[STATES];
 static int state_count;
 static bool prints;
 
 /* ---- fibers -------------------------------------------------------------- */
 
-/* Stacks are read as they are. */
+/* Reads stacks as raw memory, which the sanitizer would report. */
 __attribute__((no_sanitize_address)) static uint64_t
 mix(uint64_t hash, const uintptr_t *from, const uintptr_t *to)
 {
@@ -298,7 +310,8 @@ mix(uint64_t hash, const uintptr_t *from, const uintptr_t *to)
     return hash;
 }
 
-/* True if a run was in the present state before. Stacks belong to it. */
+/* Returns true if a run has been in the present state before. The stacks are
+   part of the state. */
 static bool is_seen(void)
 {
     uint64_t hash = mix((uintptr_t)scenario, (const uintptr_t *)&w,
@@ -308,7 +321,9 @@ static bool is_seen(void)
             hash = mix(hash, w.fibers[i].top, stacks[i] + STACK_WORDS);
         }
     }
-    hash |= 15; /* instead of these bits are the fewest preemptions */
+    /* These bits hold the fewest preemptions with which the state was
+       reached. */
+    hash |= 15;
     size_t at = (hash >> 4) % STATES;
     while (states[at] != 0 && (states[at] | 15) != hash) {
         at = (at + 1) % STATES;
@@ -353,8 +368,9 @@ static int find_others(int *out, bool yielded_too)
     return count;
 }
 
-/* Who goes on: the current fiber, if it can, or another at the cost of a
-   preemption. If it can't, one that has not yielded since all others had. */
+/* Chooses the fiber that goes on: the current one, if it can, or another one,
+   which costs a preemption. If the current one can't go on, chooses one that
+   has not yielded since all others had. */
 static int pick(bool can)
 {
     int those[FIBERS] = {w.current};
@@ -375,7 +391,8 @@ static int pick(bool can)
     return w.seen ? NOBODY : next;
 }
 
-/* Of the fiber that runs, or of a test without fibers. */
+/* Returns the flag of the running fiber or, in a test without fibers, of that
+   test. */
 static bool *unfenced(void)
 {
     return w.current != NOBODY ? &w.fibers[w.current].unfenced
@@ -392,7 +409,7 @@ static __attribute__((noinline)) const uintptr_t *stack_top(void)
     return (const uintptr_t *)__builtin_frame_address(0) + 2;
 }
 
-/* Switches the thread-local variables to those of the fiber `next`. */
+/* Replaces the thread-local variables by those of the fiber `next`. */
 static void switch_to(int next)
 {
     driven = next != NOBODY ? w.fibers[next].driven : NULL;
@@ -400,10 +417,11 @@ static void switch_to(int next)
     w.current = next;
 }
 
-/* Lets another fiber go on, or this one; the explorer if there is none. */
+/* Lets another fiber go on, or this one. Lets the explorer go on if no fiber
+   can. */
 static __attribute__((noinline)) void reschedule(bool can)
 {
-    __builtin_unwind_init(); /* registers are on the stack then */
+    __builtin_unwind_init(); /* this puts the registers on the stack */
     int self = w.current;
     fiber_t *fiber = &w.fibers[self];
     fiber->top = stack_top();
@@ -465,7 +483,7 @@ static int yield(const char *function)
 
 /* ---- locks, and where the engine sleeps ---------------------------------- */
 
-/* The first byte of a mutex says that it is locked. */
+/* The first byte of a mutex shows whether it is locked. */
 static bool is_unlocked(const fiber_t *fiber)
 {
     return *(const char *)fiber->mutex == 0;
@@ -747,7 +765,7 @@ static bool poll_node(baton_schedule_t *schedule)
     return true;
 }
 
-/* True if the epoch has all that it needs. */
+/* Returns true if the epoch has all that it needs. */
 static bool is_complete(task_t *task)
 {
     if (awaits_message(task)) {
@@ -878,7 +896,7 @@ static void act(int self, char what)
         }
         baton__real_driver.leave(&w.engine);
         break;
-    default: /* as stop_thread() */
+    default: /* this does the same as stop_thread() */
         atomic_store_explicit(&w.engine.stopping, true, memory_order_release);
         baton__event_loop_kick(&w.loop);
         sleep_until(has_thread_ended);
@@ -901,7 +919,8 @@ static bool has_request(const fiber_t *fiber)
     return w.requests > 0;
 }
 
-/* All application threads that wait for that. */
+/* Returns true if all application threads that wait for an interrupt were told
+   of it. */
 static bool are_told(const fiber_t *fiber)
 {
     int waits = 0;
@@ -957,8 +976,8 @@ __attribute__((no_sanitize_address)) static void set_up(void)
 {
     memset(&w, 0, sizeof w);
     for (int i = 0; i < FIBERS; i++) {
-        /* Otherwise the words that an earlier run has left there would make
-           equal states look different. */
+        /* Otherwise words that an earlier run has left there would make equal
+           states look different. */
         volatile uintptr_t *word = stacks[i] + STACK_WORDS;
         for (int k = 0; k < STACK_WORDS / 8; k++) {
             *--word = 0;
@@ -1013,7 +1032,8 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     }
 }
 
-/* All sleep: the timer or the sleep that is due first ends, if one may. */
+/* Called if all fibers sleep. Lets the timer or the sleep that is due first
+   end. Returns false if none may end. */
 static bool pass_time(void)
 {
     uint64_t due_ns = w.fibers[THREAD].there ? w.due_ns : UINT64_MAX;
@@ -1028,7 +1048,8 @@ static bool pass_time(void)
     return true;
 }
 
-/* All sleep, and nothing will wake them. */
+/* Called if all fibers sleep, and nothing will wake them. Checks that
+   everything has ended. */
 static void check_end(void)
 {
     const baton_engine_t *engine = &w.engine;
@@ -1067,7 +1088,8 @@ static void run(void)
     }
 }
 
-/* Changes the last choice that can be; false if none can. */
+/* Changes the last choice for which there is an alternative. Returns false if
+   there is none. */
 static bool go_elsewhere(void)
 {
     while (chosen > 0 && ++choices[chosen - 1].at == choices[chosen - 1].of) {
@@ -1095,7 +1117,7 @@ static void explore(const scenario_t *of)
     print_message("%-36s %7ld runs\n", of->name, runs);
 }
 
-/* MANY: where fewer fibers run. */
+/* MANY is for scenarios with fewer fibers. */
 enum { FEW = SUPPORT_SANITIZED ? 1 : 2, MANY = FEW + 1 };
 
 static const scenario_t scenarios[] = {
@@ -1157,7 +1179,8 @@ TEST(test_interleavings)
     }
 }
 
-/* No scenario sends notices that find no room, which ring at once. */
+/* A notice that finds no room makes the sender ring at once. No scenario sends
+   such notices. */
 TEST(test_ring_at_once_has_a_fence)
 {
     static const scenario_t nothing = {"", SETTLED, {""}, NULL, {"m"}, 0, 0};
@@ -1169,7 +1192,8 @@ TEST(test_ring_at_once_has_a_fence)
     assert_false(alone.unfenced);
 }
 
-/* Starts an epoch, and ends it. Returns how often the start has looked. */
+/* Starts an epoch and ends it. Returns the number of polls that the start has
+   made. */
 static int looks_of_start(int reply_at)
 {
     points = alone.looks = alone.flushes = 0;
@@ -1181,7 +1205,9 @@ static int looks_of_start(int reply_at)
     return looks;
 }
 
-/* In vain one of 16 polls. The thread gets what is long, behind due rings. */
+/* If polls find nothing, only one start of 16 polls. A start leaves long
+   computations to the progress thread, after it has sent the wake-ups that are
+   due. */
 TEST(test_start_polls_for_a_wake_up)
 {
     static const scenario_t start = {"", SETTLED, {"S"}, NULL, {"m"}, 0, 0};
@@ -1196,7 +1222,8 @@ TEST(test_start_polls_for_a_wake_up)
         polled += looks_of_start(0) > 0 && epoch >= 32;
     }
     assert_int_equal(polled, 4);
-    assert_in_range(looks_of_start(5), 5, 7); /* the ranks have met */
+    /* The poll finds a message, since the ranks have met. */
+    assert_in_range(looks_of_start(5), 5, 7);
     w.tasks[0].base.schedule.plan.awaited_bytes = LONG_BYTES;
     w.engine.stepper.awaited_bytes = LONG_BYTES;
     alone.work = START_BYTES + 1;
@@ -1205,10 +1232,11 @@ TEST(test_start_polls_for_a_wake_up)
     assert_int_equal(w.tasks[0].base.vain, 0);
 }
 
-/* Where ranks share processors a start yields, for a wake-up and as long as
-   others run, but no longer than a wait would. After a yield that takes a time
-   slice few starts do, and more again only little by little. Who has not
-   started an epoch does not yield, nor for ranks of other hosts. */
+/* If ranks share processors, a start yields, for as long as a wake-up takes, or
+   as long as others run, but no longer than a wait would. After a yield that
+   has taken a time slice, only few starts yield, and their number grows again
+   slowly. A thread that has not started an epoch does not yield, nor does one
+   whose peers are on other hosts. */
 TEST(test_start_yields_where_ranks_share_processors)
 {
     static const scenario_t start = {"", SHARED, {"S"}, NULL, {"m"}, 0, 0};
@@ -1222,7 +1250,8 @@ TEST(test_start_yields_where_ranks_share_processors)
     set_up();
     memset(&alone, 0, sizeof alone);
     w.engine.idle.share_ns = 20 * YIELD_NS;
-    assert_in_range(looks_of_start(0), 2, 3); /* epoch 1, in vain */
+    /* Epoch 1; the polls find nothing. */
+    assert_in_range(looks_of_start(0), 2, 3);
     assert_true(alone.flushes > 0);
     alone.yield_ns = 4 * YIELD_NS;
     assert_in_range(looks_of_start(0), 4, 5);
@@ -1231,7 +1260,8 @@ TEST(test_start_yields_where_ranks_share_processors)
     assert_int_equal(task->vain, 1);
     alone.yield_ns = 20 * YIELD_NS;
     assert_int_equal(looks_of_start(0), 0);
-    assert_int_equal(looks_of_start(2), 1); /* epoch 6, and a time slice */
+    /* Epoch 6; the yield takes a time slice. */
+    assert_int_equal(looks_of_start(2), 1);
     assert_int_equal(task->vain, MOST_VAIN);
     task->vain = 0;
     alone.yield_ns = 0;

@@ -1,4 +1,4 @@
-/* Schedules of the same ranks are independent: each takes only its own
+/* Schedules of the same ranks are independent. Each takes only its own
    messages, whatever happens to the others, and in whatever order ranks create
    them. */
 #include "support/cluster.h"
@@ -44,7 +44,7 @@ static void close_exchanges(exchange_t exchanges[RANKS])
 
 /* ---- another order ----------------------------------------------------- */
 
-/* Rank 0 makes A, then B; rank 1 B, then A. */
+/* Rank 0 makes A, then B. Rank 1 makes B, then A. */
 TEST_EACH(test_other_order_of_commits_swaps_no_data, RANKS)
 {
     static const char *const names[] = {"A", "B"};
@@ -94,7 +94,8 @@ TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
 
 /* ---- schedules that differ --------------------------------------------- */
 
-/* Messages from rank 0 to rank 1 on either side, and what builders state. */
+/* The messages from rank 0 to rank 1 as each of the two has them, and the terms
+   that each rank's builder states. */
 static const struct {
     int counts[RANKS];
     size_t bytes[RANKS];
@@ -129,13 +130,13 @@ static void build_different(baton_schedule_t *s, size_t which)
                    : baton_add_recv(s, 0, support_view(s, received[k], bytes)));
     }
     if (differences[which].counts[rank] == 0) {
-        /* They exchange messages all the same. */
+        /* The ranks also exchange messages. */
         (void)baton_add_send(s, 0, support_scratch(s, 8));
     }
 }
 
-/* The start fails, or the first epoch does: the rank that commits last knows it
-   first. The wait tells in either case. */
+/* Either the start fails, or the first epoch does: the rank that commits last
+   learns of the difference first. The wait returns the error in both cases. */
 static void expect_disagreement(baton_schedule_t *s, const char *says)
 {
     baton_failure_t failure;
@@ -149,8 +150,8 @@ static void expect_disagreement(baton_schedule_t *s, const char *says)
     assert_int_equal(failure.status, BATON_ERR_MISMATCH);
 }
 
-/* Both ranks fail with a message that names both, nothing is written, and a
-   recovery does not help; other schedules go on. */
+/* Both ranks fail with a message that names both of them. No vector is written,
+   and a recovery does not help. Other schedules go on. */
 TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
 {
     exchange_t good[RANKS] = {{0}};
@@ -188,13 +189,14 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
     "a term that fits into the notice of a rank but not with a remark as "     \
     "long"
 
-/* Of the first pair either rank's notice has all; of the second not. */
+/* With the first pair a notice has room for all terms of either rank. With the
+   second pair it has not. */
 static const char *const remarked[][RANKS] = {
     {"sum, f32, lr 0.1", "(chosen), sum, (by tree), f32, lr 0.2"},
     {"(" LONG "), " LONG ", f32, lr 0.1", LONG ", (by tree), f32, lr 0.2"}};
 
-/* The whole message, whichever rank finds the difference: it names no remark as
-   what must be the same. */
+/* Checks the whole message, whichever rank finds the difference. It does not
+   say that a remark must be the same. */
 TEST_EACH(test_mismatch_passes_over_remarks, RANKS)
 {
     static const char *const differ[] = {"lr 0.1", "lr 0.2"};
@@ -243,7 +245,8 @@ TEST_MANUALLY(test_mismatch_reaches_a_late_rank, 3)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 2 commits when the two that differ have destroyed theirs. */
+/* Rank 2 commits after the two ranks that differ have destroyed their
+   schedules. */
 TEST_EACH(test_mismatch_is_told_when_it_is_over, 3)
 {
     static unsigned char memory[3][16];
@@ -294,9 +297,9 @@ TEST_EACH(test_attempts_of_a_name_belong_together, RANKS)
     close_exchanges(second);
 }
 
-/* Rank 1 waits for a schedule that rank 0 does not commit: it destroys it, or
-   creates it only later, or destroys its group without it. Rank 1 gets an
-   error. */
+/* Rank 1 waits for a schedule that rank 0 does not commit. Rank 0 destroys it,
+   creates it only later, or destroys its group without having created it. Rank
+   1 gets an error. */
 TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
 {
     enum { CREATED, CREATED_LATER, NOT_CREATED, CASES };

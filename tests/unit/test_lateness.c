@@ -1,6 +1,6 @@
-/* Which rank is late. A rank that is to be late waits until the others have
-   come, and then eight times as long as that took, so that it is late by far on
-   a loaded machine, too. */
+/* Which rank is late. A rank that must be late waits until the others have
+   come, and then eight times as long as that took. So it is clearly late, even
+   on a loaded machine. */
 #include "support/cluster.h"
 
 #include <baton/coll.h>
@@ -30,15 +30,16 @@ static uint64_t now_ns(void)
 
 /* ---- ranks that are late ------------------------------------------------- */
 
-/* The ranks that are late in an epoch, as bits. */
+/* Returns the ranks that are late in an epoch, as bits. */
 typedef unsigned late_fn(int size, int epoch);
 
 typedef struct world {
     late_fn *late;
-    int schedules; /* only in the last one somebody is late */
+    int schedules; /* ranks are late only in the last one */
     int epochs;
-    baton_lateness_t of[2][MOST_RANKS]; /* by schedule and rank */
-    baton_lateness_t all[MOST_RANKS];   /* of the group */
+    /* By number of the schedule, and rank. */
+    baton_lateness_t of[2][MOST_RANKS];
+    baton_lateness_t all[MOST_RANKS]; /* by rank: the counts of the group */
 } world_t;
 
 /* Waits until all ranks that are not in `late` have come, and then longer. */
@@ -141,7 +142,7 @@ static void check_one_is_late(support_cluster_t *cluster)
     assert_int_equal(of->last, EPOCHS);
     assert_true(of->late_ns >= of->behind_ns);
     assert_true(of->behind_ns >= (uint64_t)EPOCHS * DELAY_NS);
-    /* 20 ms are above 2^14 us. */
+    /* 20 ms are more than 2^14 us */
     assert_int_equal(sum_of(of->late_bins, 15), EPOCHS);
     assert_int_equal(sum_of(of->late_bins, 0), EPOCHS);
     for (int rank = 0; rank < cluster->size; rank++) {
@@ -178,7 +179,8 @@ TEST_WITH(test_lateness_names_two, 4, SUPPORT_OWN_ENGINES)
     support_cluster_run(cluster, run_late, &world);
     assert_int_equal(baton_lateness_find(world.of[0], 4, late), 2);
     assert_int_equal(late[0] + late[1], 4);
-    /* If both came in the same nanosecond, none of them was the last one. */
+    /* If both ranks came in the same nanosecond, neither of them was the
+       last. */
     assert_in_range(world.of[0][1].last + world.of[0][3].last, EPOCHS - 1,
                     EPOCHS);
 }
@@ -211,7 +213,8 @@ TEST_WITH(test_lateness_is_counted_by_schedule, 3, SUPPORT_OWN_ENGINES)
     }
 }
 
-/* Fast epochs are not all timed; but those that are were timed by all ranks. */
+/* Not every fast epoch is timed. But an epoch that is timed is timed by all
+   ranks. */
 static void check_none_is_late(support_cluster_t *cluster)
 {
     int late[MOST_RANKS];
@@ -246,12 +249,13 @@ typedef enum kind { NOBODY, ONE, TWO, IN_TURN, AT_RANDOM, KINDS } kind_t;
 
 enum { WORLD_EPOCHS = 40, WORK_NS = 10000000 };
 
-/* A world whose ranks work for WORK_NS before each epoch, and some of them for
+/* A world whose ranks work for WORK_NS before each epoch. Some of them work
    longer. */
 typedef struct random_world {
     kind_t kind;
     uint64_t seed, delay_ns;
-    uint64_t came_ns[MOST_RANKS][WORLD_EPOCHS + 1]; /* before the start */
+    /* By rank and epoch: the time before the start. */
+    uint64_t came_ns[MOST_RANKS][WORLD_EPOCHS + 1];
     baton_lateness_t of[MOST_RANKS];
 } random_world_t;
 
@@ -307,8 +311,8 @@ static void run_random_world(support_worker_t *worker)
     }
 }
 
-/* Returns how far the time that was waited is from the true one, as a share of
-   that. */
+/* Returns the difference between the measured and the true waiting time, as a
+   share of the true one. */
 static double skew_error(const random_world_t *world, int size)
 {
     double waited_ns = 0;
@@ -332,9 +336,9 @@ static double skew_error(const random_world_t *world, int size)
                                : 1 - waited_ns / true_ns;
 }
 
-/* BATON_X_WORLDS says how many; about a second each. Prints
-   how many verdicts were wrong, and in how many worlds the time that was waited
-   is within a tenth of the true one. */
+/* BATON_X_WORLDS is the number of worlds, of about a second each. Prints how
+   many verdicts were wrong, and in how many worlds the measured waiting time
+   differs from the true one by less than a tenth. */
 TEST(test_lateness_in_random_worlds)
 {
     (void)state;
@@ -355,7 +359,8 @@ TEST(test_lateness_in_random_worlds)
                                 .seed = seed,
                                 .delay_ns = 4000000 + seed % 12000000};
         const kind_t kind = world.kind;
-        const int least = kind == TWO ? 4 : 3; /* the middle rank is early */
+        /* The middle rank comes early, so there must be one more. */
+        const int least = kind == TWO ? 4 : 3;
         const int size =
             least + (int)((seed >> 40) % (unsigned)(MOST_RANKS + 1 - least));
         support_cluster_t *cluster =
@@ -431,7 +436,8 @@ TEST_EACH(test_lateness_of_one_rank_whose_epochs_fail, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* Rank 0 begins the epochs, also on rank 1, whose application comes to none. */
+/* Rank 0 begins the epochs, even on rank 1, whose application takes part in
+   none. */
 TEST_MANUALLY(test_lateness_counts_epochs_that_ended_before_a_rank_came, 2)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "partial");
@@ -457,7 +463,8 @@ TEST_MANUALLY(test_lateness_counts_epochs_that_ended_before_a_rank_came, 2)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 0 has waited for rank 1, and not for rank 2, which comes later. */
+/* Rank 0 has waited for rank 1, but not for rank 2, which comes later than rank
+   0's end. */
 TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "uneven");
@@ -471,12 +478,13 @@ TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
         (void)usleep(i % 3 == 1 ? DELAY_NS / 1000 : 0);
     }
     support_ok(baton_schedule_lateness(s[0], 0, &of));
-    assert_int_equal(of.timed, 1); /* when the second epoch began */
+    /* It was timed when the second epoch began. */
+    assert_int_equal(of.timed, 1);
     assert_true(of.waited_ns > 0 && of.waited_ns <= of.took_ns);
     support_schedules_destroy(cluster, s);
 }
 
-/* A slot is free again when its schedule is destroyed. */
+/* When a schedule is destroyed, another one gets its place. */
 TEST_MANUALLY(test_lateness_is_counted_for_128_schedules, 1)
 {
     baton_schedule_t *s[129];
@@ -490,7 +498,7 @@ TEST_MANUALLY(test_lateness_is_counted_for_128_schedules, 1)
         support_ok(baton_schedule_lateness(s[127], 0, &of));
         assert_int_equal(of.epochs, 1);
         support_fails(baton_schedule_lateness(s[128], 0, &of),
-                      BATON_ERR_UNSUPPORTED, "has had 128 other schedules");
+                      BATON_ERR_UNSUPPORTED, "had 128 other schedules");
         for (int i = 0; i < 129; i++) {
             support_ok(baton_schedule_destroy(s[i]));
         }
@@ -499,7 +507,7 @@ TEST_MANUALLY(test_lateness_is_counted_for_128_schedules, 1)
     assert_int_equal(of.epochs, 0);
 }
 
-/* A forked child counts nothing, and can't ask. */
+/* A forked child counts nothing, and its calls return errors. */
 TEST_MANUALLY(test_lateness_is_unknown_in_a_forked_child, 1)
 {
     baton_lateness_t of;
@@ -531,7 +539,7 @@ static void job_ok(baton_status_t status)
     }
 }
 
-/* A rank of a job in which rank 1 is late, until it is killed. */
+/* Runs a rank of a job in which rank 1 is late, until the process is killed. */
 static void run_job(const char *folder, const char *name, int rank)
 {
     baton_engine_t *engine;
@@ -578,8 +586,8 @@ static FILE *open_top(const char *options, long process)
     return top;
 }
 
-/* Reads to the next "job" of what baton-top prints as JSON. Returns its number,
-   or 0 at the end. */
+/* Searches the JSON that baton-top prints for the next "job". Returns its
+   number, or 0 at the end. */
 static long job_of(FILE *top)
 {
     char line[2000];
@@ -601,7 +609,8 @@ static int run_top(const char *options, long process, char *out, size_t bytes)
     return WEXITSTATUS(status);
 }
 
-/* The metrics of a job are printed, and replace a file. */
+/* Checks that the metrics of a job are printed, and replace an existing
+   file. */
 static void check_metrics(const char *folder, const pid_t *ranks)
 {
     char text[40000];
@@ -642,7 +651,7 @@ TEST(test_lateness_is_seen_from_another_process)
     if (getenv("BATON_X_TOP") == NULL) {
         skip();
     }
-    /* Nobody writes to this FIFO. */
+    /* This is a FIFO to which no process writes. */
     (void)snprintf(text, sizeof text, "/dev/shm/test_lateness.%d", getpid());
     assert_int_equal(mkfifo(text, 0600), 0);
     int fifo = open(text, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -661,7 +670,7 @@ TEST(test_lateness_is_seen_from_another_process)
             run_job(folder, "steps \"1\"", rank);
         }
     }
-    /* At first there is no group, and then too few epochs. */
+    /* At first there is no group, and then there are too few epochs. */
     while (run_top("--once --json", ranks[2], text, sizeof text) != 0 ||
            strstr(text, "rank 1 is late by") == NULL) {
         assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
@@ -675,7 +684,7 @@ TEST(test_lateness_is_seen_from_another_process)
                   BATON_ERR_INVALID, "of this host with this index");
     check_metrics(folder, ranks);
     support_ok(baton_board_open((int)ranks[0], 0, &board));
-    do { /* it may stop while it is in an epoch */
+    do { /* the process may have been stopped in an epoch */
         (void)kill(ranks[JOB_LATE], SIGCONT);
         (void)usleep(DELAY_NS / 1000);
         (void)kill(ranks[JOB_LATE], SIGSTOP);
@@ -689,11 +698,12 @@ TEST(test_lateness_is_seen_from_another_process)
     for (int rank = 0; rank < JOB_RANKS; rank++) {
         (void)kill(ranks[rank], SIGKILL);
         assert_int_equal(waitpid(ranks[rank], NULL, 0), ranks[rank]);
-        while (job == ranks[0]) { /* it goes on with another process */
+        /* Baton-top goes on with another process of the job. */
+        while (job == ranks[0]) {
             job = job_of(top);
         }
         assert_true(job != 0);
-        /* The counts stay. */
+        /* The counts of a process that has ended can still be read. */
         assert_true(baton_board_next(board, &at, &entry));
         assert_int_equal(entry.rank, rank);
         assert_int_equal(entry.size, JOB_RANKS);
@@ -703,22 +713,23 @@ TEST(test_lateness_is_seen_from_another_process)
     }
     assert_false(baton_board_next(board, &at, &entry));
     baton_board_close(board);
-    while (job_of(top) != 0) { /* it ends when all have ended */
+    /* Baton-top ends when all processes have ended. */
+    while (job_of(top) != 0) {
     }
     assert_int_equal(pclose(top), 0);
     (void)snprintf(text, sizeof text, "rm -r %s", folder);
     assert_int_equal(system(text), 0);
 }
 
-/* Forks a process that is number 1 of a container. */
+/* Forks a process that is process 1 of a container. */
 static pid_t fork_container(long flags)
 {
     return (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD | flags, NULL, NULL,
                           NULL, NULL);
 }
 
-/* Rank 0 of a job whose ranks are in containers with a /dev/shm of their own;
-   the other ranks end with this one. */
+/* Runs rank 0 of a job whose ranks are in containers, each with a /dev/shm of
+   its own. The other ranks end with this one. */
 static void run_contained_job(const char *folder, const char *name)
 {
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -733,8 +744,8 @@ static void run_contained_job(const char *folder, const char *name)
     run_job(folder, name, 0);
 }
 
-/* Their processes have the same numbers, and their boards the same inodes. The
-   job's name is no text, and is cut off within a character. */
+/* The processes have the same numbers, and their boards the same inodes. The
+   name of the job is not valid text, and is cut off within a character. */
 TEST(test_lateness_tells_containers_apart)
 {
     char folders[][26] = {"/tmp/test_lateness.XXXXXX",
@@ -757,7 +768,7 @@ TEST(test_lateness_tells_containers_apart)
                             "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9");
         }
     }
-    /* In a container this test may not make others. */
+    /* In a container, this test may not be allowed to make others. */
     for (int i = 0; i < 2 && jobs[0] > 0; i++) {
         while (run_top("--once --json", jobs[i], text, sizeof text) != 0 ||
                strstr(text, "rank 1 is late by") == NULL) {
@@ -792,7 +803,8 @@ TEST(test_lateness_quantiles_are_limits_of_bins)
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.91), UINT64_MAX);
 }
 
-/* A rank that was `late_ns` late in all but `early` of 100 epochs, of 1 ms. */
+/* Returns the counts of a rank that was `late_ns` late in 100 epochs of 1 ms,
+   except for `early` of them. */
 static baton_lateness_t was_late(size_t bin, uint64_t early)
 {
     baton_lateness_t of = {.timed = 100,
@@ -802,7 +814,7 @@ static baton_lateness_t was_late(size_t bin, uint64_t early)
                            .waited_ns = 1000000};
     of.late_bins[0] = early;
     of.late_bins[bin] += 100 - early;
-    of.own_bins[3] = 100; /* up to 8 us */
+    of.own_bins[3] = 100; /* its own work varied by up to 8 us */
     return of;
 }
 
@@ -812,15 +824,15 @@ TEST(test_lateness_rule)
     baton_lateness_t of[3] = {was_late(0, 0), was_late(6, 24), was_late(0, 0)};
     assert_int_equal(baton_lateness_find(of, 3, late), 1);
     assert_int_equal(late[0], 1);
-    of[1] = was_late(6, 25); /* in less than three of four epochs */
+    of[1] = was_late(6, 25); /* late in less than three of four epochs */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
-    of[1] = was_late(5, 0); /* 16 us are not above 1 + 2 * 8 us */
+    of[1] = was_late(5, 0); /* 16 us are not more than 1 + 2 * 8 us */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
     of[1] = was_late(6, 0);
-    of[0] = was_late(6, 0); /* one of three is early */
+    of[0] = was_late(6, 0); /* only one of three ranks is early */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
     of[0] = of[2];
-    of[0].waited_ns = of[2].waited_ns = 999999; /* below 1 % */
+    of[0].waited_ns = of[2].waited_ns = 999999; /* less than 1 % of the time */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
     of[0].waited_ns = of[2].waited_ns = 1000000;
     of[1].timed = BATON_LATENESS_LEAST - 1;

@@ -1,5 +1,5 @@
-/* Lengths that are known only in the epoch: a receive or a call node sets them,
-   and other nodes work on as many bytes. */
+/* Lengths that are only known in the epoch: a receive or a call node sets a
+   length, and other nodes work on as many bytes. */
 #include "support/cluster.h"
 
 enum { COUNT = 1000, BYTES = COUNT * 8 };
@@ -13,12 +13,12 @@ enum { COUNT = 1000, BYTES = COUNT * 8 };
        rank 1   recv --> reduce --> copy --> send                            */
 typedef struct echo {
     support_cluster_t *cluster;
-    baton_schedule_t **schedules; /* [2] */
+    baton_schedule_t **schedules; /* the schedules of the two ranks */
     uint64_t sent[COUNT], kept[COUNT], back[COUNT];
-    size_t wanted; /* bytes; SIZE_MAX if it is not set */
+    size_t wanted; /* in bytes; SIZE_MAX: the call does not set the length */
     size_t seen;
     baton_length_t out, in;
-    char message[256]; /* the error message of the call */
+    char message[256]; /* the error message that the call has got */
 } echo_t;
 
 static baton_status_t set_wanted(void *arg, baton_call_t *call)
@@ -107,7 +107,8 @@ TEST_EACH(test_length_is_each_epochs_own, 2)
             echo.kept[k] = echo.back[k] = 7;
         }
         bool set = support_random_below(&random, 5) != 0;
-        count = set ? count : COUNT; /* else its whole view */
+        /* Without a length, nodes work on their whole views. */
+        count = set ? count : COUNT;
         echo.wanted = set ? count * 8 : SIZE_MAX;
         support_schedules_run(cluster, echo.schedules);
         assert_int_equal(echo.seen, count * 8);

@@ -1,5 +1,6 @@
-/* Links between ranks on different hosts, through sockets in one process: who
-   connects, what wakes whom, and how the end of a link is told. */
+/* Links between ranks on different hosts, through sockets in one process: which
+   rank connects, which event wakes which rank, and how a rank learns that a
+   link has ended. */
 #include "support/cluster.h"
 #include "transport/mpi/links.h"
 
@@ -12,7 +13,7 @@ enum { RANKS = 3, NONCE = 12345, PATIENCE_MS = 5000 };
 
 typedef struct end {
     baton__links_t links;
-    int rang; /* polls that have found something */
+    int rang; /* number of polls that have found something */
 } end_t;
 
 static end_t ends[RANKS];
@@ -49,7 +50,8 @@ static int close_ends(void **state)
 
 #define LINKS_TEST(name) TEST_BETWEEN(name, open_ends, close_ends)
 
-/* Waits until something has happened at this end; false if nothing does. */
+/* Waits until something has happened at this end. Returns false if nothing
+   does. */
 static bool is_woken(int rank, int ms)
 {
     struct pollfd wait = {.fd = ends[rank].links.epoll, .events = POLLIN};
@@ -62,8 +64,7 @@ static void look(int rank)
     ends[rank].rang += baton__links_poll(&ends[rank].links);
 }
 
-/* Lets both go on until rank `b` has a link to rank `a`, which has connected.
- */
+/* Lets both ends go on until rank `b` has the link that rank `a` has made. */
 static void connect_ends(int a, int b)
 {
     baton__links_connect(&ends[a].links, b);
@@ -77,7 +78,7 @@ static void connect_ends(int a, int b)
     assert_int_equal(link_of(b, a)->state, BATON__LINK_OPEN);
 }
 
-/* Looks at `rank` until nothing more comes. */
+/* Lets `rank` look at its links until nothing more arrives. */
 static void settle(int rank)
 {
     while (is_woken(rank, 20)) {
@@ -91,12 +92,12 @@ LINKS_TEST(test_links_lower_rank_connects)
     assert_int_equal(link_of(1, 0)->state, BATON__LINK_NONE);
     connect_ends(0, 1);
     int fd = link_of(0, 1)->fd;
-    baton__links_connect(&ends[0].links, 1); /* it is there */
+    baton__links_connect(&ends[0].links, 1); /* the link is there already */
     assert_int_equal(link_of(0, 1)->fd, fd);
     assert_int_equal(link_of(2, 0)->state, BATON__LINK_NONE);
 }
 
-/* A ring that is sent while there is no link would be lost: once the link is
+/* A ring that is sent before there is a link would be lost. So when the link is
    made, both ends are rung. */
 LINKS_TEST(test_links_ring_when_they_are_made)
 {
@@ -124,14 +125,16 @@ LINKS_TEST(test_links_ring_wakes_that_peer)
         assert_int_equal(ends[1].rang, round);
         assert_false(is_woken(1, 0));
     }
-    /* A ring that nobody read yet does not keep the next from being seen. */
+    /* A ring that was not read yet does not prevent the next one from being
+       seen. */
     baton__links_ring(&ends[2].links, 1, 1);
     baton__links_ring(&ends[0].links, 1, 1);
     assert_true(is_woken(1, PATIENCE_MS));
     settle(1);
     assert_true(ends[1].rang > 3);
     assert_false(is_woken(0, 0));
-    /* Drained by one thread, and looked at later by another. */
+    /* One thread drains the descriptor, and another looks at the links
+       later. */
     baton__links_ring(&ends[0].links, 1, 1);
     assert_true(is_woken(1, PATIENCE_MS));
     baton__links_drain(&ends[1].links);
@@ -140,7 +143,7 @@ LINKS_TEST(test_links_ring_wakes_that_peer)
     assert_true(baton__links_poll(&ends[1].links));
 }
 
-/* A ring tells how much was sent, also if it comes in two halves. */
+/* A ring says how many packets were sent, even if it arrives in two halves. */
 LINKS_TEST(test_links_rings_tell_how_much_was_sent)
 {
     connect_ends(0, 1);
@@ -163,8 +166,8 @@ LINKS_TEST(test_links_rings_tell_how_much_was_sent)
     assert_null(link_of(1, 0)->lost);
 }
 
-/* A ring that finds no room in the socket is not sent, and does not garble
-   those that follow. */
+/* A ring for which the socket has no room is not sent, and does not garble the
+   rings after it. */
 LINKS_TEST(test_links_full_of_rings)
 {
     enum { MANY = 10000000 };
@@ -182,8 +185,9 @@ LINKS_TEST(test_links_full_of_rings)
     assert_int_equal(link_of(1, 0)->announced, count);
 }
 
-/* A peer that says farewell is not lost, not even if it rang before, and says
-   whether that is for a loss; one whose process ends is lost. */
+/* A peer that says farewell is not lost, even if it has rung before. The
+   farewell says whether the peer leaves because of a loss. A peer whose process
+   ends is lost. */
 TEST(test_links_end_with_and_without_farewell)
 {
     (void)open_ends(state);
@@ -198,13 +202,14 @@ TEST(test_links_end_with_and_without_farewell)
     assert_null(link_of(0, 1)->lost);
     assert_true(link_of(0, 1)->farewell && !link_of(0, 1)->gave_up);
     assert_int_equal(link_of(0, 1)->announced, 1);
-    (void)close(link_of(2, 0)->fd); /* as the kernel does */
+    /* The kernel does this when a process ends. */
+    (void)close(link_of(2, 0)->fd);
     *link_of(2, 0) = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
     assert_true(is_woken(0, PATIENCE_MS));
     settle(0);
     assert_int_equal(link_of(0, 2)->state, BATON__LINK_ENDED);
     assert_string_equal(link_of(0, 2)->lost, "its process has ended");
-    baton__links_ring(&ends[0].links, 2, 1); /* nothing happens */
+    baton__links_ring(&ends[0].links, 2, 1); /* this has no effect */
     (void)close_ends(state);
     (void)open_ends(state);
     connect_ends(0, 1);
@@ -217,7 +222,7 @@ TEST(test_links_end_with_and_without_farewell)
     (void)close_ends(state);
 }
 
-/* A child that lives on does not keep the link open. */
+/* A child process that lives on does not keep the link open. */
 LINKS_TEST(test_links_end_though_a_child_lives)
 {
     int gate[2];
@@ -227,7 +232,7 @@ LINKS_TEST(test_links_end_though_a_child_lives)
     if (child == 0) {
         char byte;
         (void)close(gate[1]);
-        _exit((int)read(gate[0], &byte, 1)); /* until the test is over */
+        _exit((int)read(gate[0], &byte, 1)); /* blocks until the test is over */
     }
     settle(1);
     (void)close(link_of(0, 1)->fd); /* as the kernel does when a process ends */
@@ -242,9 +247,9 @@ LINKS_TEST(test_links_end_though_a_child_lives)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* A process that ends with unread bytes resets its connections, and a firewall
-   does so to those of one that lives: which makes another, though the peer has
-   not noticed. */
+/* If a process ends with unread bytes, the kernel resets its connections. A
+   firewall may also reset connections of a process that lives. That process
+   makes another connection, although the peer has not noticed the reset. */
 LINKS_TEST(test_links_reset_is_no_loss)
 {
     connect_ends(1, 2);
@@ -265,7 +270,8 @@ LINKS_TEST(test_links_reset_is_no_loss)
         baton__links_ring(&ends[1].links, 2, 7);
         settle(2);
         assert_int_equal(link_of(2, 1)->announced, 7);
-        link_of(1, 2)->fd = dup(link_of(1, 2)->fd); /* the first stays open */
+        /* The descriptor of the first connection stays open. */
+        link_of(1, 2)->fd = dup(link_of(1, 2)->fd);
         link_of(1, 2)->state = BATON__LINK_NONE;
         link_of(2, 1)->announced = 0;
     }
@@ -296,7 +302,8 @@ static bool was_closed(int fd, int rank)
     return false;
 }
 
-/* Whoever does not know the nonce, or is not a lower rank, gets no link. */
+/* A connection gets no link if it does not know the nonce, or does not come
+   from a lower rank. */
 LINKS_TEST(test_links_of_strangers_are_refused)
 {
     static const struct {
@@ -317,7 +324,7 @@ LINKS_TEST(test_links_of_strangers_are_refused)
     }
 }
 
-/* Connections that say nothing take the places of others until they end. */
+/* Connections that say nothing take up places until they end. */
 LINKS_TEST(test_links_behind_silent_connections)
 {
     int silent[BATON__LINK_PENDING];
@@ -341,7 +348,7 @@ LINKS_TEST(test_links_behind_silent_connections)
     }
 }
 
-/* A peer that can't be reached: there is no link, and no loss either. */
+/* A peer that can't be reached has no link, and is not lost, either. */
 LINKS_TEST(test_links_to_nobody)
 {
     ends[0].links.places[1].port = 0;
@@ -363,8 +370,8 @@ static baton__link_address_t address(unsigned last, unsigned third, int prefix)
         .bytes = {127, 0, (unsigned char)third, (unsigned char)last}};
 }
 
-/* Of a peer's addresses the one in a network of this rank is taken: the others
-   here lead nowhere. */
+/* A peer has several addresses. The rank connects to the one in a network of
+   its own, since the others lead nowhere. */
 LINKS_TEST(test_links_choose_the_common_network)
 {
     baton__link_place_t *mine = &ends[0].links.places[0];
@@ -376,7 +383,8 @@ LINKS_TEST(test_links_choose_the_common_network)
     its->addresses[0] = (baton__link_address_t){
         .family = AF_INET, .prefix = 20, .bytes = {192, 0, 2, 1}};
     its->addresses[1] = address(5, 32, 20);
-    its->addresses[2] = address(9, 17, 20); /* in the second network */
+    /* The address in the second network. */
+    its->addresses[2] = address(9, 17, 20);
     baton__links_connect(&ends[0].links, 1);
     struct sockaddr_in to;
     socklen_t bytes = sizeof to;

@@ -1,5 +1,5 @@
-/* Whether a process of this host lives: one that is killed is noticed at once,
-   also with a child that has all of its descriptors. */
+/* Whether a process of this host lives. A process that is killed is noticed at
+   once, even if it has a child with all of its descriptors. */
 #include "support/cluster.h"
 #include "transport/shm/liveness.h"
 
@@ -15,10 +15,11 @@
 
 enum { OWN, OTHER, PROCESSES, PATIENCE_MS = 5000 };
 
-static baton__peer_state_t *states; /* shared by both */
+static baton__peer_state_t *states; /* in memory that both processes share */
 static baton__doorbell_t doorbell;
 static baton__liveness_t liveness;
-static int told[2]; /* the other writes a byte when it has sent */
+/* A pipe: the other process writes a byte when it has sent. */
+static int told[2];
 
 static void open_own(void)
 {
@@ -39,8 +40,9 @@ static void close_own(void)
     (void)close(told[1]);
 }
 
-/* A process that introduces itself, with a nonce that is off by `off`, has a
-   child, and sleeps. No check of cmocka: it is a copy of the test. */
+/* A process that introduces itself, whose nonce differs by `off`, forks a
+   child, and sleeps. It makes no checks of cmocka, since it is a copy of the
+   test. */
 static pid_t fork_other(uint64_t off)
 {
     pid_t pid = fork();
@@ -56,7 +58,8 @@ static pid_t fork_other(uint64_t off)
     doorbell.states = lie;
     baton__liveness_send(&liveness, &doorbell, OWN);
     if (fork() == 0) {
-        (void)close(STDOUT_FILENO); /* or ctest waits for it */
+        /* Ctest would wait until these are closed. */
+        (void)close(STDOUT_FILENO);
         (void)close(STDERR_FILENO);
         (void)sleep(2);
         _exit(0);
@@ -83,12 +86,13 @@ TEST(test_liveness_notices_a_killed_process)
     if (own < 0) {
         end(pid);
         close_own();
-        skip(); /* no pidfds here */
+        skip(); /* this kernel has no pidfds */
     }
     (void)close(own);
     assert_true(baton__liveness_is_complete(&liveness, OWN));
     assert_int_equal(poll(&wait, 1, 0), 0);
-    assert_int_equal(kill(pid, SIGSTOP), 0); /* which is no end */
+    /* A stopped process has not ended. */
+    assert_int_equal(kill(pid, SIGSTOP), 0);
     assert_int_equal(poll(&wait, 1, 10), 0);
     assert_int_equal(baton__liveness_next(&liveness), -1);
     end(pid);
@@ -100,7 +104,8 @@ TEST(test_liveness_notices_a_killed_process)
     close_own();
 }
 
-/* More than are read at a time have ended when this process looks. */
+/* When this process looks, more processes have ended than it reads at a
+   time. */
 TEST(test_liveness_tells_of_all_that_have_ended)
 {
     enum { ENDED = 20 };

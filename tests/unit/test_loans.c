@@ -1,5 +1,5 @@
 /* Loans: which receives have one, and what the engine does with a message that
-   a reduce reads in place. Ranks are turns of one thread, so a rank does
+   a reduce reads in place. The ranks take turns in one thread, so a rank does
    nothing until the test drives it. */
 #include "base/alloc.h"
 #include "progress/driving/engine.h"
@@ -91,8 +91,8 @@ TEST(test_loans_to_a_reduce_into_the_scratch)
     end(&g, 1);
 }
 
-/* Sends of reduced data are told from others, also if only a part was reduced,
-   and if it was overwritten since. */
+/* A send of reduced data is marked as such, even if only a part was reduced,
+   and not if the data was overwritten since. */
 TEST(test_sends_of_what_was_made)
 {
     for (int written = 0; written < 2; written++) {
@@ -120,8 +120,8 @@ TEST(test_sends_of_what_was_made)
     }
 }
 
-/* A send can wait where as much comes, in no loan, and no node is before or
-   behind it. */
+/* A send can wait for its reader if this rank receives about as much, no
+   message is lent, and no node comes before or after the send. */
 TEST(test_sends_that_can_wait)
 {
     static float other[COUNT];
@@ -192,7 +192,7 @@ TEST(test_loans_not_of_a_part)
     end(&g, 0);
 }
 
-/* The second receive overwrites one half. */
+/* The second receive overwrites one half of the first one's data. */
 TEST(test_loans_not_of_what_two_receives_wrote)
 {
     for (size_t half = 0; half < 2; half++) {
@@ -218,7 +218,7 @@ TEST(test_loans_not_where_the_order_is_indirect)
     end(&g, 0);
 }
 
-/* Uses of one slot, of which the second leaves a byte of the first. */
+/* A slot is used twice. The second use leaves one byte of the first. */
 TEST(test_loans_of_a_slot_that_is_used_again)
 {
     graph_t g = begin();
@@ -263,7 +263,7 @@ TEST(test_loans_not_ahead_of_a_call)
 
 /* ---- loans in the engine ------------------------------------------------ */
 
-/* A sum that writes down where it has read its right operand. */
+/* A sum that notes from where it has read its right operand. */
 typedef struct witness {
     const void *right;
     size_t count;
@@ -278,14 +278,14 @@ static void add(void *arg, void *target, const void *left, const void *right,
     BATON_SUM->reduce(NULL, target, left, right, count, dtype);
 }
 
-/* Of more bytes than a step computes at a time. */
+/* A vector of more bytes than a step computes at a time. */
 enum { LARGEST = COUNT * 80 };
 
 /* Rank 0 sends `given`, and rank 1 adds it to `sum`. */
 typedef struct sum {
     baton_op_t op;
     witness_t witness;
-    baton_schedule_t **schedules; /* of both ranks: */
+    baton_schedule_t **schedules; /* the schedules of both ranks */
     baton_schedule_t *sender, *receiver;
     float given[LARGEST], sum[LARGEST];
     baton_node_t receive, reduce;
@@ -310,7 +310,7 @@ static void sum_begin(sum_t *s, size_t count, baton_call_fn between)
     baton_view_t sum = support_view(s->receiver, s->sum, bytes);
     s->scratch = support_scratch(s->receiver, bytes);
     s->receive = baton_add_recv(s->receiver, 0, s->scratch);
-    if (between != NULL) { /* it is issued before the reduce is */
+    if (between != NULL) { /* the call is issued before the reduce is */
         baton_node_t call = baton_add_call(s->receiver, between, s);
         baton_set_no_scratch(s->receiver, call);
         baton_before(s->receiver, s->receive, call);
@@ -327,9 +327,9 @@ static void sum_is(const sum_t *s, size_t count, int epochs)
     }
 }
 
-static sum_t sum; /* too large for a stack */
+static sum_t sum; /* static, as it is too large for a stack */
 
-/* Of a size that takes several steps, too. */
+/* The message also has a size that takes several steps. */
 TEST(test_loans_are_read_where_they_lie)
 {
     static const size_t counts[] = {COUNT, LARGEST};
@@ -349,7 +349,8 @@ TEST(test_loans_are_read_where_they_lie)
 
 static const baton_transport_t *inproc;
 static const char *lent_from;
-static int reads_left; /* before a lent message can't be read any more */
+/* The number of reads after which a lent message can't be read any more. */
+static int reads_left;
 
 static baton_status_t lend_unread(void *endpoint, baton_message_t *message)
 {
@@ -378,7 +379,7 @@ static void drop_unread(void *endpoint, baton_message_t *message)
 static baton_status_t accept_unread(void *endpoint, baton_message_t *message,
                                     baton_token_t token, void *target)
 {
-    if (message->data != NULL) { /* it was not lent */
+    if (message->data != NULL) { /* the message was not lent */
         return inproc->accept(endpoint, message, token, target);
     }
     memcpy(target, lent_from, message->bytes);
@@ -405,7 +406,8 @@ static void begin_reading(baton_transport_t *reading)
     assert_non_null(group->parts);
 }
 
-/* It is read into the target, unless that is an operand, too. */
+/* The message is copied to the reduce's target, unless the target is also an
+   operand. */
 TEST(test_loans_are_read_into_a_target_that_is_free)
 {
     baton_transport_t reading;
@@ -432,8 +434,9 @@ TEST(test_loans_are_read_into_a_target_that_is_free)
     pair->groups[1]->transport = inproc;
 }
 
-/* After some parts, which are reduced into a target of its own, into the other
-   operand, or to where the message is received. */
+/* The message can't be read any more after some of its parts were reduced: into
+   a target of its own, into the other operand, or to where the message is
+   received. */
 TEST(test_loans_that_can_not_be_read_are_received)
 {
     enum { OWN, OTHER, SAME, TARGETS };
@@ -498,8 +501,8 @@ TEST(test_loans_of_a_shorter_message)
     support_schedules_destroy(pair, sum.schedules);
 }
 
-/* The reduce waits for a second message, which rank 0 sends only when the send
-   of the first has ended: a loan of the first would never end. */
+/* The reduce waits for a second message. Rank 0 sends it only when the send of
+   the first one has ended. So a loan of the first message would never end. */
 TEST(test_loans_not_while_the_reduce_waits)
 {
     static float more[COUNT];
@@ -522,7 +525,7 @@ TEST(test_loans_not_while_the_reduce_waits)
     support_schedules_destroy(pair, sum.schedules);
 }
 
-/* Between the receive and the reduce. */
+/* A call node between the receive and the reduce. */
 static baton_status_t fail_while_lent(void *arg, baton_call_t *call)
 {
     const sum_t *s = arg;
@@ -568,7 +571,8 @@ TEST(test_loans_end_with_a_cancel_or_a_destroy)
         support_schedules_commit(pair, sum.schedules);
         sum_run_in_part(&sum);
         if (destroys) {
-            support_ok(baton_schedule_cancel(sum.sender)); /* can't withdraw */
+            /* A lent message can't be withdrawn. */
+            support_ok(baton_schedule_cancel(sum.sender));
             support_ok(baton_schedule_destroy(sum.receiver));
             sum.schedules[1] = NULL;
         } else {

@@ -1,5 +1,6 @@
-/* Every create, add and commit when the n-th of its allocations fails, for each
-   n: it returns an error, leaks nothing, and works when called again. */
+/* Every create, add and commit while the n-th of its allocations fails, for
+   each n. It returns an error, leaks nothing, and works when it is called
+   again. */
 #include "sched/schedule.h"
 #include "support/stuck.h"
 #include "support/trial.h"
@@ -65,8 +66,8 @@ TEST(test_memory_of_groups)
 
 static float vectors[RANKS][COUNT];
 
-/* Every adder, many nodes and many edges; k-of-n in front of an enclosed
-   all-reduce. */
+/* Adds a node with every adder, and many nodes and edges; also a k-of-n before
+   an enclosed all-reduce. */
 static void build(baton_schedule_t *schedule, int rank)
 {
     baton_view_t all =
@@ -96,8 +97,8 @@ static void build(baton_schedule_t *schedule, int rank)
     baton_enclose_end(schedule, mark, end, last);
 }
 
-/* The name that all ranks use. It changes when rank 0 has destroyed its
- * schedule. */
+/* The name of the schedules on all ranks. It changes when rank 0 has destroyed
+   its schedule. */
 static const char *name;
 
 static baton_schedule_t *make(baton_group_t *group, int rank)
@@ -108,8 +109,8 @@ static baton_schedule_t *make(baton_group_t *group, int rank)
     return s;
 }
 
-/* Builds rank 0's schedule under trial. If that failed it is committed again,
-   or built again if the graph is incomplete. */
+/* Builds rank 0's schedule while an allocation fails. After a failure it is
+   committed again or, if the graph is incomplete, built again. */
 static baton_schedule_t *make_first(baton_group_t *group)
 {
     baton_schedule_t *s = NULL;
@@ -131,7 +132,8 @@ static baton_schedule_t *make_first(baton_group_t *group)
     return s;
 }
 
-/* Two epochs: the vectors of ones become RANKS, and RANKS squared. */
+/* Two epochs: the elements, which are 1, become RANKS, and then RANKS
+   squared. */
 static void make_schedules(void)
 {
     support_cluster_t *ranks = support_cluster_manual(RANKS);
@@ -154,7 +156,7 @@ static void make_schedules(void)
     support_cluster_close(ranks);
 }
 
-/* A single rank verifies with itself. */
+/* A single rank verifies its schedule alone. */
 static void make_verified(void)
 {
     support_cluster_t *ranks = support_cluster_manual(1);
@@ -177,7 +179,7 @@ TEST_BETWEEN(test_memory_of_a_verified_commit, stuck_verify_on,
 
 /* ---- proofs --------------------------------------------------------- */
 
-/* More sets and more values than the initial capacity. */
+/* More sets and more values than there is memory for at first. */
 enum { PROOF_RANKS = 20, MANY = 50 };
 
 static void create_and_fill(void)
@@ -211,7 +213,7 @@ TEST(test_memory_of_a_proof)
 
 static baton_sparse_options_t sparse_options;
 
-/* A rank that has no memory tells the others: none connects. */
+/* If one rank has no memory, it tells the others, and no rank connects. */
 static void create_sparse(void)
 {
     support_cluster_t *ranks = support_cluster_manual(TEAMS);

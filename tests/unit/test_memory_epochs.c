@@ -1,5 +1,5 @@
-/* While epochs run nothing is allocated, neither by lib/base/alloc.h nor by
- * malloc. */
+/* While epochs run, nothing is allocated, neither through lib/base/alloc.h nor
+   by malloc. */
 #include "base/alloc.h"
 #include "progress/driving/engine.h"
 #include "support/cluster.h"
@@ -10,7 +10,7 @@
 
 enum { RANKS = 2, WARM_UP = 100, EPOCHS = SUPPORT_REPEAT(100000), COUNT = 50 };
 
-/* Runs `epoch` this often after a warm-up. */
+/* Runs a few epochs as a warm-up, and then so many, which must not allocate. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
 {
     for (int i = 0; i < WARM_UP; i++) {
@@ -96,8 +96,9 @@ static baton_status_t look(void *arg)
     return ++*(int *)arg < 3 ? BATON_AGAIN : BATON_OK;
 }
 
-/* Has the progress thread go through its loop a few times, since libevent and
-   the C library allocate for a new thread: nobody else asks a polled node. */
+/* Lets the progress thread go through its loop a few times, since libevent and
+   the C library allocate memory for a new thread. Only that thread polls the
+   node here. */
 static void warm_up_thread(baton_group_t *group)
 {
     static const baton_async_ops_t polled = {.start = begin, .poll = look};
@@ -153,7 +154,7 @@ static void make_and_destroy(baton_group_t *group, int times)
     }
 }
 
-/* Peers need not come for it, nor are they told. */
+/* These schedules need no peers, and send no notices. */
 TEST(test_memory_stays_over_schedules_that_never_run)
 {
     baton_transport_t counting = baton__inproc_transport;
@@ -182,7 +183,7 @@ TEST(test_memory_stays_over_schedules_that_never_run)
     support_cluster_close(cluster);
 }
 
-/* Ranks that recover tell each other so of many schedules at once. */
+/* In a recovery, ranks report the failures of many schedules in one notice. */
 TEST(test_recovery_of_many_schedules_needs_few_notices)
 {
     enum { MANY = 300 };

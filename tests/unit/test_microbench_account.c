@@ -1,20 +1,21 @@
-/* baton-skew's check of results: that it passes what is right, and names the
-   iteration and the element of what is wrong. It is compiled in, since the
-   microbenchmarks are no library. */
+/* baton-skew's check of results: it must accept right results, and name the
+   iteration and the element of wrong ones. The code is compiled into this test,
+   since the microbenchmarks are not a library. */
 #include "../microbench/skew/account.c"
 #include "support/cmocka.h"
 
 enum { RANKS = 3, ITERATIONS = 4, COUNT = 5, SALT = 42 };
 
-/* Each rank's account of one run; rank 2 is late in iterations 1 and 2, and
-   what it left goes out in 2 and 3. */
+/* Each rank's account of a run. Rank 2 is late in iterations 1 and 2. What it
+   has contributed then is in the results of 2 and 3. */
 typedef struct world {
     skew_account_t account[RANKS];
     skew_entry_t entries[RANKS][ITERATIONS];
     uint32_t from[RANKS * ITERATIONS];
 } world_t;
 
-/* The oldest iteration of `rank` that was not taken before this one. */
+/* Returns the oldest iteration of `rank` that no iteration before this one has
+   taken. */
 static uint32_t oldest(int rank, uint32_t iteration)
 {
     bool was_late = rank == 2 && (iteration == 2 || iteration == 3);
@@ -101,7 +102,7 @@ static void spoil(spoil_t what, baton_partial_result_t *outcome, uint64_t *data)
     }
 }
 
-/* Runs all; in iteration 3, rank 1's result is spoilt first. */
+/* Runs all iterations. In iteration 3, first spoils rank 1's result. */
 static void run_world(world_t *world, spoil_t what)
 {
     memset(world, 0, sizeof(*world));

@@ -1,6 +1,6 @@
-/* baton-bench's command line, and its checks of results: that they pass what is
-   right and find what is not. They are compiled in, since the microbenchmarks
-   are no library. */
+/* baton-bench's command line, and its checks of results, which must accept
+   right results and find wrong ones. The code is compiled into this test, since
+   the microbenchmarks are not a library. */
 #include "../microbench/bench/operation.c"
 #include "../microbench/bench/options.c"
 #include "../microbench/common/cli.c"
@@ -16,7 +16,7 @@ enum { MOST_WORDS = 8 };
 /* Parses "baton-bench WORDS", and ends this process if they are wrong. */
 static bench_options_t parse_line(const char *words)
 {
-    static char text[256]; /* to which the options point */
+    static char text[256]; /* the options point into this text */
     char program[] = "baton-bench";
     char *argv[MOST_WORDS + 2] = {program};
     int argc = 1;
@@ -31,8 +31,8 @@ static bench_options_t parse_line(const char *words)
     return parsed;
 }
 
-/* Command lines, and the values that parsing must give to the options at these
-   offsets, all of 64 bits. */
+/* Command lines, and the values of 64 bits that parsing must store at these
+   offsets of the options. */
 #define AT(member) offsetof(bench_options_t, member)
 static const struct {
     const char *words;
@@ -159,7 +159,7 @@ TEST(test_bench_options_are_refused)
     }
 }
 
-/* The words on the command line are those of the library. */
+/* The words for algorithms on the command line are the library's names. */
 TEST(test_bench_sparse_systems_are_the_librarys)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
@@ -225,8 +225,8 @@ TEST(test_bench_sparse_hash_covers_all_of_a_result)
 
 enum { SLICED = 23, SLICED_STEPS = 3 };
 
-/* The slices of all ranks are the vector; each finds an element that was lost,
-   or that came twice. */
+/* The slices of all ranks together are the vector. Each rank finds an element
+   of its slice that was lost, or that is there twice. */
 static void check_slices(int ranks)
 {
     float values[SLICED] = {0};
@@ -273,8 +273,9 @@ TEST(test_bench_slices_find_what_was_lost)
 
 /* ---- results of a collective -------------------------------------------- */
 
-/* bench_command.sh compares the result of each collective with MPI's. Here: the
-   check finds the first wrong element, and a call that did nothing. */
+/* bench_command.sh compares the result of each collective with MPI's. This test
+   checks that the check finds the first wrong element, and a call that did
+   nothing. */
 static void check_rank(bench_operation_t *rank)
 {
     baton_collective_t collective = rank->collective;

@@ -1,6 +1,6 @@
 /* baton-skew's command line, the limits that it prints, and its reading of the
-   processors' time. They are compiled in, since the microbenchmarks are no
-   library. */
+   processors' times. The code is compiled into this test, since the
+   microbenchmarks are not a library. */
 #include "../microbench/common/cli.c"
 #include "../microbench/common/measure.c"
 #include "../microbench/skew/options.c"
@@ -19,13 +19,14 @@ TEST(test_steal_is_read_from_its_line)
         double stolen, total;
     } cases[] = {
         {"cpu  1 2 3 4 5 6 7 8 0 0\n", 8, 36},
-        /* Time of guests is in user and nice already. */
+        /* The time of guests is already contained in user and nice. */
         {"cpu  100 20 30 4000 50 6 7 8 90 10\n", 8, 4221},
-        /* Ticks of many processors over years do not fit 32 bits. */
+        /* The ticks of many processors over years exceed 32 bits. */
         {"cpu 9000000000 0 0 9000000000 0 0 0 5000000000", 5e9, 23e9},
         {"", 0, 0},
         {"cpu\n", 0, 0},
-        {"cpu 1 2 3 4 5 6 7\n", 0, 0}, /* before Linux 2.6.11 */
+        /* Kernels before Linux 2.6.11 have fewer numbers. */
+        {"cpu 1 2 3 4 5 6 7\n", 0, 0},
         {"cpu0 1 2 3 4 5 6 7 8\n", 0, 0},
         {"intr 1 2 3 4 5 6 7 8\n", 0, 0},
         {"cpu 1 2 3 4 x 6 7 8\n", 0, 0},
@@ -48,7 +49,7 @@ TEST(test_steal_share_is_of_what_has_passed)
 
 /* ---- the systems ------------------------------------------------------ */
 
-/* Ends this process if the list is wrong. */
+/* Parses a list. Ends this process if the list is wrong. */
 static void parse_systems(const char *list, skew_options_t *out)
 {
     char program[] = "baton-skew";
@@ -111,7 +112,7 @@ static double mean_wait(int k, int ranks)
     return sum / ranks;
 }
 
-/* Over all sets of m elected ranks, as masks. */
+/* Computes the mean over all sets of m elected ranks, which are masks. */
 static double mean_over_elections(uint32_t m, int ranks, bool last)
 {
     double sum = 0;

@@ -1,10 +1,11 @@
-/* Mistakes that users make, on 1 to 4 ranks: each ends in an error that names
-   the cause, the argument and the remedy, and none in a hang. On a row of the
-   table follows what is done wrong, by the last rank where only one does it.
-   What one rank can do wrong by itself is told by the tests of what it calls:
-   arguments by test_dense, test_schedule, test_sparse and test_partial, names
-   by test_tuning, the order of calls and NULL by test_wrong_use, MPI by
-   mpi_errors. Ranks that are missing at any point are test_timeouts'. */
+/* Mistakes that users make, on 1 to 4 ranks. Each must end in an error that
+   names the cause, the argument and the remedy, and none in a hang. After each
+   row of the table comes the code that makes the mistake; often only the last
+   rank makes it. Other tests have the mistakes that one rank can make by
+   itself: test_dense, test_schedule, test_sparse and test_partial those in
+   arguments, test_tuning those in names, test_wrong_use calls with NULL or in
+   the wrong order, and mpi_errors those with MPI. test_timeouts tests ranks
+   that are missing. */
 #include "support/cluster.h"
 
 #include <baton/coll.h>
@@ -13,18 +14,18 @@
 
 enum { COUNT = 8, BYTES = COUNT * 4, MOST_RANKS = 4, LATE_MS = 500 };
 
-/* One rank, in a thread of its own: the objects that it has made, and its first
-   error. */
+/* A rank, which has a thread of its own: the objects that it has made, and its
+   first error. */
 typedef struct rank {
     support_worker_t *worker;
     baton_group_t *group;
     int rank;
-    bool odd; /* the last one */
+    bool odd; /* this is the last rank */
     baton_schedule_t *schedule;
     baton_partial_t *partial;
     baton_sparse_t *sparse;
     baton_tensors_t *tensors;
-    void *memory; /* of COUNT floats, from baton_memory_alloc */
+    void *memory; /* COUNT floats, from baton_memory_alloc */
     baton_status_t status;
     char text[1024];
 } rank_t;
@@ -32,7 +33,8 @@ typedef struct rank {
 typedef struct mistake {
     int ranks;
     baton_status_t status;
-    const char *words[5]; /* that the text of a rank has */
+    /* The texts that the message of one of the ranks must contain. */
+    const char *words[5];
     void (*make)(rank_t *me);
     rank_t of[MOST_RANKS];
 } mistake_t;
@@ -69,8 +71,9 @@ static bool says(const rank_t *me, const mistake_t *mistake)
     return all;
 }
 
-/* A rank that learns of another's failure before its own start gets
-   BATON_ERR_FAILED, with the same text; of a mismatch, that. */
+/* A rank that learns of another rank's failure before its own start gets
+   BATON_ERR_FAILED, with the same text. After a mismatch it gets
+   BATON_ERR_MISMATCH. */
 static void check(const mistake_t *mistake)
 {
     bool told = false;
@@ -120,8 +123,8 @@ static void run_mistake(void **state)
     SUPPORT_ADD(title, run_mistake, NULL, NULL, &of_##title)                   \
     static void title(rank_t *me)
 
-/* A mistake in arguments or options that are right otherwise: the statements
-   behind the words edit them. */
+/* A mistake in arguments or options that are otherwise right. The statements
+   after the words make it. */
 #define WORDS(...) __VA_ARGS__
 #define IN(with, type, title, on, expected, says, ...)                         \
     static void edit_##title(rank_t *me, type *in)                             \
@@ -155,8 +158,8 @@ static void start(rank_t *me)
            ok(me, baton_schedule_start(me->schedule)));
 }
 
-/* Ranks that may be missing are waited for twice: the machine may have been
-   busy when the others asked. */
+/* Waits twice, since some ranks may be missing: the machine may have been busy
+   when the ranks asked each other. */
 static void run(rank_t *me, int timeout_ms)
 {
     start(me);
@@ -229,13 +232,13 @@ IN_SUM(count_differs, 3, MISMATCH,
         "must be the same on all ranks"),
        in->source.bytes = in->target.bytes = BYTES - 4u * me->odd)
 
-/* By which Baton may have chosen other algorithms. */
+/* The different counts may also have led to different algorithms. */
 IN_CREATED(created_count_differs, allreduce,
            ("rank 1 has count 7 of f32", "rank 0 has count 8 of f32"),
            .target = me->memory, .count = COUNT - me->odd, .dtype = BATON_F32,
            .op = BATON_SUM, .algorithm = me->odd ? "ring" : "binomial")
 
-/* Of bytes that are moved, and are as many. */
+/* The ranks move the same number of bytes, but as elements of another type. */
 IN_CREATED(scattered_dtype_differs, scatter,
            ("rank 1 has count 4 of i32", "rank 0 has count 4 of f32"),
            .source = me->odd ? NULL : me->memory,
@@ -329,7 +332,7 @@ MISTAKE(collective_differs, 3, MISMATCH, "barrier", "binomial broadcast")
     run(me, SUPPORT_WAIT_MS);
 }
 
-/* Whichever commits first. */
+/* The message does not depend on which rank commits first. */
 MISTAKE(name_differs, 2, TIMEOUT, "\"gard\"", "\"grad\"", "not created it")
 {
     (void)create(me, me->odd ? "gard" : "grad");
@@ -349,7 +352,7 @@ IN_PARTIAL(partial_fails_on_loss, 4, MISMATCH,
 IN_PARTIAL(partial_op_differs, 2, MISMATCH, ("rank 1 has op max", "op sum"),
            in->op = me->odd ? BATON_MAX : BATON_SUM)
 
-/* Far behind what ranks say of themselves at first. */
+/* The difference comes after the terms that ranks exchange at first. */
 IN_PARTIAL(
     late_count_differs, 2, MISMATCH,
     ("rank 1 has counts[700] 2", "rank 0 has counts[700] 1", "(both have \"...",
@@ -398,7 +401,7 @@ MISTAKE(destroyed_on_one, 2, STATE, "\"grad\" was destroyed on rank 1")
     }
 }
 
-/* Rank 3 waits for the circle. */
+/* Rank 3 waits for ranks that wait in a circle. */
 MISTAKE(circular_waits, 4, TIMEOUT, "on rank 3",
         "ranks wait for each other: 2 for 1 for 0 for 2 ")
 {

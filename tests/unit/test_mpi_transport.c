@@ -1,7 +1,7 @@
-/* Endpoints of the MPI transport in one process and one thread, over a fake
-   MPI: which message goes which way, and what happens where there is no room,
-   no credit, or no peer any more. What all transports have in common is
-   test_conformance.c's. */
+/* Endpoints of the MPI transport, in one process and one thread, over a fake
+   MPI: which way each message takes, and what happens if there is no room, no
+   credit, or no peer any more. test_conformance.c tests the properties that all
+   transports share. */
 #include "support/cluster.h"
 #include "support/fake_mpi/fake_mpi.h"
 #include "support/malloc.h"
@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 enum { RESERVED = 1000, LONGEST = 3 * BATON__MPI_SLICE_BYTES, LOG = 8192 };
-enum { PULLED_BYTES = BATON__BODY_LONGEST + 1 }; /* by ranks of other hosts */
+/* Messages of this size are pulled by ranks of other hosts. */
+enum { PULLED_BYTES = BATON__BODY_LONGEST + 1 };
 
 /* The events that poll has returned on a rank. */
 typedef struct seen {
@@ -74,7 +75,7 @@ static void open_with(fake_mpi_options_t options)
     }
 }
 
-/* Two or three ranks of one host, or of as many hosts. */
+/* Opens two or three ranks, on one host or each on its own. */
 static void open_local(int size, uint32_t window)
 {
     open_with((fake_mpi_options_t){.size = size,
@@ -84,7 +85,7 @@ static void open_local(int size, uint32_t window)
                                    .reads = true});
 }
 
-/* Polls once, with room for `max` events. */
+/* Polls once for at most `max` events. */
 static size_t poll_some(int rank, size_t max)
 {
     baton_event_t events[64];
@@ -121,7 +122,8 @@ static void settle(int rank)
     }
 }
 
-/* Takes what comes of the peers' credits, too. */
+/* Lets all ranks poll, until they have also taken the credits of their
+   peers. */
 static void settle_all(int size)
 {
     for (int round = 0; round < 3; round++) {
@@ -138,7 +140,7 @@ static void open_net(int size, uint32_t window)
     settle_all(size);
 }
 
-/* Nothing is in flight: every record is in its pool. */
+/* Checks that nothing is in flight: every record is in its pool. */
 static void expect_all_free(int rank)
 {
     const baton__mpi_t *mpi = rank_of(rank);
@@ -167,7 +169,7 @@ static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
     return post_some(from, to, node, bytes, true);
 }
 
-/* The same for `count` messages, numbered from `first`. */
+/* Posts `count` such messages, numbered from `first`. */
 static void post_all(int from, int to, uint32_t first, int count, size_t bytes,
                      baton_status_t expected)
 {
@@ -195,7 +197,8 @@ static baton_status_t take(int rank, int number)
                              in);
 }
 
-/* The same for what arrived from number `first` up to that before `end`. */
+/* Takes the messages that arrived from number `first` up to that before
+   `end`. */
 static void take_all(int rank, int first, int end, baton_status_t expected)
 {
     for (int i = first; i < end; i++) {
@@ -242,8 +245,8 @@ static bool is_readable(int rank)
 
 /* ---- which way --------------------------------------------------------- */
 
-/* Sends, receives and compares a message, and returns how it was announced.
- */
+/* Sends, receives and compares a message. Returns the kind of packet that has
+   announced it. */
 static baton__packet_kind_t way_of(size_t bytes)
 {
     int number = seen[1].arrivals;
@@ -297,8 +300,8 @@ TEST(test_mpi_far_ways_have_exact_limits)
     assert_int_equal(fake_mpi_unreceived(), 0);
 }
 
-/* A long message is pulled in several parts, whose length the receiver chooses;
-   also in more parts than may be in motion at a time. */
+/* A long message is pulled in several parts, whose length the receiver chooses.
+   There may be more parts than can be in transfer at a time. */
 TEST(test_mpi_pulls_in_parts)
 {
     enum { PART = LONGEST / 20 };
@@ -314,8 +317,8 @@ TEST(test_mpi_pulls_in_parts)
     }
 }
 
-/* From 16 KiB on a message out of a segment is read where it lies; and longer
-   ones of a patient sender. */
+/* From 16 KiB on, a message in a segment is read in place. So is a longer one
+   in other memory, if its sender is patient. */
 TEST(test_mpi_segments_are_read_in_place)
 {
     open_local(2, 0);
@@ -341,7 +344,7 @@ TEST(test_mpi_segments_are_read_in_place)
         settle(0);
         assert_int_equal(seen[0].ends, i);
     }
-    /* Or pulled, where its receiver can't map the segment. */
+    /* The message is pulled if its receiver can't map the segment. */
     (void)baton__mpi_send(mpi, (baton_token_t){.node = 1}, 1, &header, block,
                           LONGEST);
     settle(1);
@@ -365,8 +368,9 @@ TEST(test_mpi_segments_are_read_in_place)
     }
 }
 
-/* Beyond 64 KiB each poll copies a slice; the receiver does not sleep
-   meanwhile, and the sender's memory is in use until the last. */
+/* Above 64 KiB each poll copies one slice. The receiver does not sleep
+   meanwhile, and the sender's memory is in use until the last slice was
+   copied. */
 TEST(test_mpi_long_copies_are_made_in_slices)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
@@ -401,7 +405,7 @@ static baton_token_t put_token(uint32_t node)
     return (baton_token_t){.owner = in, .node = node};
 }
 
-/* Rank 1 posts a receive of message `node` from rank 0. */
+/* Posts a receive on rank 1 for message `node` from rank 0. */
 static bool post_receive(uint32_t node, size_t bytes)
 {
     const baton_header_t header = {.tag = node};
@@ -415,7 +419,7 @@ static bool withdraw_receive(uint32_t node)
     return baton__mpi_withdraw_receive(rank_of(1), put_token(node), 0);
 }
 
-/* The receive, rank 1's only one so far, has ended. */
+/* Expects that the receive, the only one on rank 1 so far, has ended. */
 static void expect_received(uint32_t node, baton_status_t status)
 {
     assert_int_equal(seen[1].receives, 1);
@@ -428,14 +432,15 @@ static void expect_received(uint32_t node, baton_status_t status)
     expect_all_free(1);
 }
 
-/* Rank 1 accepts a message after all for which it has posted a receive. */
+/* Lets rank 1 accept a message for which it has already posted a receive. */
 static baton_status_t take_posted(uint32_t node, int number)
 {
     return baton__mpi_accept(rank_of(1), seen[1].arrived[number],
                              put_token(node), in);
 }
 
-/* The only message, which was accepted as message 7, comes whole. */
+/* Expects that the only message, which was accepted as message 7, has arrived
+   complete. */
 static void expect_read(void)
 {
     settle_all(2);
@@ -445,7 +450,8 @@ static void expect_read(void)
     expect_received(7, BATON_OK);
 }
 
-/* A sender fills posted receives: a short one at once, a long one in slices. */
+/* A sender fills receives that were posted: a short one at once, and a long one
+   in slices. */
 TEST(test_mpi_fills_posted_receives)
 {
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
@@ -456,7 +462,9 @@ TEST(test_mpi_fills_posted_receives)
         assert_false(post_receive(7, LONGEST + 1));
         assert_false(baton__mpi_post_receive(rank_of(1), put_token(7), 1,
                                              &(baton_header_t){.tag = 7}, in,
-                                             LONGEST)); /* from itself */
+                                             /* A receive from the rank itself
+                                                is not posted. */
+                                             LONGEST));
         assert_true(post_receive(7, sizes[i]));
         assert_int_equal(post(0, 1, 7, sizes[i]),
                          sizes[i] == LONGEST ? BATON_OK : BATON_DONE);
@@ -466,7 +474,8 @@ TEST(test_mpi_fills_posted_receives)
             assert_false(arm(0));
             (void)poll_some(0, 64);
         }
-        assert_false(withdraw_receive(7)); /* until the packet is taken */
+        /* It can't be withdrawn until the packet was taken. */
+        assert_false(withdraw_receive(7));
         settle(1);
         assert_true(came_whole(sizes[i]));
         assert_int_equal(seen[0].ends, sizes[i] == LONGEST);
@@ -474,15 +483,16 @@ TEST(test_mpi_fills_posted_receives)
     }
 }
 
-/* Messages that do not fit a posted receive arrive, and a withdrawn receive is
-   not written to. */
+/* A message that does not fit a posted receive arrives in the ordinary way. A
+   receive that was withdrawn is not written. */
 TEST(test_mpi_fills_no_other_receives)
 {
     open_local(2, 0);
     assert_true(post_receive(7, 100000));
     assert_int_equal(post(0, 1, 7, 100001), BATON_OK);
     assert_int_equal(post(0, 1, 7 + BATON__HOST_POSTS, 100000), BATON_OK);
-    assert_false(post_receive(7 + BATON__HOST_POSTS, 100000)); /* its place */
+    /* Its place is taken. */
+    assert_false(post_receive(7 + BATON__HOST_POSTS, 100000));
     settle(1);
     assert_int_equal(seen[1].arrivals, 2);
     assert_true(withdraw_receive(7));
@@ -492,7 +502,8 @@ TEST(test_mpi_fills_no_other_receives)
     drop(1, 0);
     drop(1, 1);
     assert_true(post_receive(7, 100000));
-    assert_int_equal(take_posted(7, 2), BATON_OK); /* ends the post */
+    /* This ends the receive that was posted. */
+    assert_int_equal(take_posted(7, 2), BATON_OK);
     assert_true(post_receive(7 + BATON__HOST_POSTS, 100000));
     assert_true(withdraw_receive(7 + BATON__HOST_POSTS));
     settle_all(2);
@@ -500,8 +511,9 @@ TEST(test_mpi_fills_no_other_receives)
     assert_int_equal(seen[0].ends, 3);
 }
 
-/* A receive that is posted behind its offer: a sender that polls is asked, from
-   one that sleeps it is read. One that polls may still be armed for notices. */
+/* A receive is posted after the message was offered. If the sender polls, the
+   receiver asks it to write. If the sender sleeps, the receiver reads. A sender
+   that polls may still be armed for notices. */
 TEST(test_mpi_asks_for_what_was_offered)
 {
     for (int sleeps = 0; sleeps < 2; sleeps++) {
@@ -519,8 +531,8 @@ TEST(test_mpi_asks_for_what_was_offered)
     }
 }
 
-/* Data that are no result of a reduction (`made` of the token is false) are
-   offered and then read by the receiver, whether the receive was posted before
+/* Data that are not the result of a reduction (`made` of the token is false)
+   are offered, and read by the receiver, whether the receive was posted before
    or not. */
 TEST(test_mpi_reads_what_was_not_made)
 {
@@ -538,7 +550,8 @@ TEST(test_mpi_reads_what_was_not_made)
     }
 }
 
-/* While the ring is full the sender tries again, but does not stay awake. */
+/* While the ring is full, the sender tries again from time to time, but it may
+   sleep. */
 TEST(test_mpi_tells_of_a_put_when_there_is_room)
 {
     const baton__packet_t filler = {.kind = BATON__PACKET_CREDIT};
@@ -558,15 +571,16 @@ TEST(test_mpi_tells_of_a_put_when_there_is_room)
 
 static void settle_loss(int rank, int peer);
 
-/* The sender is lost with the receive; the receiver while it is filled; and the
-   target can't be written. */
+/* The sender of a posted receive is lost; the receiver is lost while its
+   receive is filled; and the target of the receive can't be written. */
 TEST(test_mpi_puts_end_with_their_peers)
 {
     for (int loser = 0; loser < 2; loser++) {
         open_local(2, 0);
         assert_true(post_receive(7, LONGEST));
         assert_int_equal(post(0, 1, 7, LONGEST), BATON_OK);
-        assert_true(loser == 0 || post_receive(8, LONGEST)); /* not begun */
+        /* The filling of this receive has not begun. */
+        assert_true(loser == 0 || post_receive(8, LONGEST));
         baton__mpi_lose(rank_of(loser), peer_of(loser, 1 - loser),
                         BATON_ERR_TRANSPORT, "gone");
         if (loser == 1) {
@@ -578,7 +592,7 @@ TEST(test_mpi_puts_end_with_their_peers)
         assert_int_equal(seen[1].receives, loser == 1);
         assert_true(loser == 0 || withdraw_receive(8));
         assert_false(loser == 1 && post_receive(9, LONGEST));
-        settle_all(2); /* a packet that comes later finds nothing */
+        settle_all(2); /* a packet that arrives later finds no receive */
         assert_int_equal(seen[1].receives, loser == 1);
     }
     void *page =
@@ -598,8 +612,9 @@ TEST(test_mpi_puts_end_with_their_peers)
 
 /* ---- copies that are refused ------------------------------------------- */
 
-/* A message from rank 0 to a receive of rank 1, posted for it or not; its data
-   come in parts, the first ones once a slice was copied if that is more. */
+/* Sends a message from rank 0 to rank 1, whose receive is posted or not. The
+   data come in parts. If the message is longer than a slice, the parts begin
+   once a slice was copied. */
 static void begin_parts(size_t bytes, bool puts)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
@@ -642,7 +657,7 @@ TEST(test_mpi_sends_parts_of_what_it_may_not_copy)
     }
 }
 
-/* Parts take all the room that there is, each time. */
+/* The parts take all room in the ring, each time. */
 TEST(test_mpi_notices_overtake_parts)
 {
     begin_parts(LONGEST, false);
@@ -669,14 +684,15 @@ TEST(test_mpi_parts_end_with_their_peers)
         assert_int_equal(seen[0].ends, loser == 0);
         assert_int_equal(seen[1].receives, loser == 1);
         memset(in, 0, sizeof in);
-        settle_all(2); /* parts that come later are written nowhere */
+        settle_all(2); /* parts that arrive later are not written anywhere */
         assert_int_equal(seen[1].receives, loser == 1);
         assert_true(loser == 0 || in[0] + in[sizeof in / 2] == 0);
     }
 }
 
-/* Once the receiver may not read from a peer, messages that it was lent are
-   received or dropped, and no more are lent. */
+/* After the receiver has lost the permission to read the peer's memory,
+   messages that were lent to it are received or dropped, and no more are
+   lent. */
 TEST(test_mpi_receives_what_it_may_not_read)
 {
     open_local(2, 0);
@@ -709,7 +725,7 @@ TEST(test_mpi_receives_what_it_may_not_read)
 
 /* ---- buffers, credits, notices, rings ----------------------------------- */
 
-/* Each buffer is free again when its own reader is done with it. */
+/* A buffer is free again when its own reader no longer needs it. */
 TEST(test_mpi_buffers_are_freed_by_their_readers)
 {
     enum { BYTES = 1000 };
@@ -722,7 +738,7 @@ TEST(test_mpi_buffers_are_freed_by_their_readers)
     settle(1);
     settle(2);
     assert_int_equal(kind_at(1, 4), BATON__PACKET_OFFER);
-    drop(2, 1); /* the fourth buffer */
+    drop(2, 1); /* this message is in the fourth buffer */
     memset(out, 99, BYTES);
     assert_int_equal(post(0, 2, 9, BYTES), BATON_DONE);
     assert_int_equal(post(0, 2, 10, BYTES), BATON_OK);
@@ -736,7 +752,7 @@ TEST(test_mpi_buffers_are_freed_by_their_readers)
     }
 }
 
-/* There is no memory for the third one. */
+/* There is no memory for the third buffer. */
 TEST(test_mpi_goes_without_buffers_that_have_no_memory)
 {
     open_local(2, 0);
@@ -752,7 +768,7 @@ TEST(test_mpi_goes_without_buffers_that_have_no_memory)
     assert_int_equal(post(0, 1, 3, 1000), BATON_DONE);
 }
 
-/* A buffer that found no room in the ring is free again. */
+/* If the ring has no room for a packet, its buffer is free again. */
 TEST(test_mpi_full_ring_keeps_no_buffer)
 {
     open_local(2, 4096);
@@ -768,7 +784,8 @@ TEST(test_mpi_full_ring_keeps_no_buffer)
         assert_int_equal(post(0, 1, 5000 + i, 1000), BATON_OK);
         (void)poll_some(0, 64);
         assert_true(arm(0));
-        assert_true(sleep_us < BATON_SLEEP_FOREVER); /* nothing tells of room */
+        /* The rank must poll, since no event reports that there is room. */
+        assert_true(sleep_us < BATON_SLEEP_FOREVER);
         baton__mpi_disarm(rank_of(0));
     }
     settle(1);
@@ -794,17 +811,19 @@ static void expect_window(int window)
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 50);
-    for (int i = 0; i < window; i++) { /* and so many again */
+    for (int i = 0; i < window; i++) { /* as many messages can be sent again */
         assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
     }
     assert_int_equal(post(0, 1, 51, 16), BATON_OK);
 }
 
-/* Beyond its window a short send ends when its receiver is done with it. */
+/* Beyond the window, a short send ends only when its receiver no longer needs
+   the message. */
 TEST(test_mpi_credits_are_a_window)
 {
     open_local(2, 4);
-    for (int i = 0; i < 2; i++) { /* one window, however often */
+    /* A second reservation does not add a second window. */
+    for (int i = 0; i < 2; i++) {
         support_ok(baton__mpi_reserve(rank_of(1), 0, 0, 1));
     }
     expect_window(4);
@@ -864,14 +883,15 @@ static void expect_kept(size_t bytes, int most)
         out[0] = (unsigned char)i;
         assert_int_equal(post(0, 1, (uint32_t)i, bytes), BATON_DONE);
     }
-    assert_int_equal(post(0, 1, 100, bytes), BATON_OK); /* is pulled */
+    /* This message is pulled. */
+    assert_int_equal(post(0, 1, 100, bytes), BATON_OK);
     settle(1);
     assert_int_equal(kind_at(1, most), BATON__PACKET_RTS);
     out[0] = 99;
     for (int i = most - 1; i > 0; i -= 2) {
         drop(1, i);
     }
-    settle_all(2); /* half of them are told at once */
+    settle_all(2); /* half of the buffers are reported at once */
     for (int i = 0; i < most / 2; i++) {
         assert_int_equal(post(0, 1, 101, bytes), BATON_DONE);
     }
@@ -882,7 +902,8 @@ static void expect_kept(size_t bytes, int most)
         assert_int_equal(in[0], i);
     }
     for (int i = most + 1; i <= most + most / 2; i++) {
-        assert_int_equal(take(1, i), BATON_DONE); /* a body */
+        /* This message is sent as a body. */
+        assert_int_equal(take(1, i), BATON_DONE);
         assert_true(came_whole(bytes));
     }
     drop(1, most);
@@ -893,8 +914,8 @@ static void expect_kept(size_t bytes, int most)
     expect_all_free(1);
 }
 
-/* No more bodies are sent than the peer keeps: what is in use of its buffers
-   comes back in any order, and a packet tells of it. */
+/* A rank sends no more bodies than the peer can keep. Buffers that the peer no
+   longer uses become free in any order, and a packet reports them. */
 TEST(test_mpi_far_bodies_are_kept)
 {
     expect_kept(300, BATON__MPI_BODIES);
@@ -906,8 +927,8 @@ TEST(test_mpi_far_bodies_are_kept)
     assert_int_equal(post(0, 1, 3, BATON__BODY_LONGEST), BATON_OK);
 }
 
-/* The next message tells of credits, if it is sent at once; else a packet does,
-   before this rank sleeps or after a few polls that find nothing. */
+/* The next message reports credits if it is sent at once. Otherwise a packet
+   does, before this rank sleeps, or after a few polls that find nothing. */
 TEST(test_mpi_far_messages_tell_of_credits)
 {
     open_net(2, 0);
@@ -929,8 +950,8 @@ TEST(test_mpi_far_messages_tell_of_credits)
     }
 }
 
-/* A report tells all peers that wait for credits, also where a peer follows
-   that does not yet wait. */
+/* A rank that reports credits reports them to all peers that wait for some,
+   even if the next peer does not wait yet. */
 TEST(test_mpi_far_credits_are_told_to_all)
 {
     enum { WINDOW = 4 };
@@ -953,8 +974,8 @@ TEST(test_mpi_far_credits_are_told_to_all)
     }
 }
 
-/* A peer to which no more packets go does not keep the credits of the others
-   back. */
+/* A peer that takes no more packets does not hold back the credits of other
+   peers. */
 TEST(test_mpi_far_credits_overtake_who_takes_nothing)
 {
     enum { WINDOW = BATON__MPI_PACKETS, HALF = WINDOW / 2 };
@@ -978,7 +999,7 @@ TEST(test_mpi_far_credits_overtake_who_takes_nothing)
     assert_int_equal(peer_of(0, 1)->messages.limit, WINDOW + HALF);
 }
 
-/* Four messages are pulled from a peer at a time. */
+/* At most four messages are pulled from a peer at a time. */
 TEST(test_mpi_far_pulls_are_bounded)
 {
     enum { COUNT = 7, BYTES = PULLED_BYTES };
@@ -1002,7 +1023,8 @@ TEST(test_mpi_far_packets_wait_for_room)
     open_net(2, WINDOW);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < COUNT; i++) {
-        bool full = i >= BATON__MPI_PACKETS; /* a body is tried again then */
+        /* Beyond this, sends wait, and a body is tried again. */
+        bool full = i >= BATON__MPI_PACKETS;
         assert_int_equal(post(0, 1, i, i == BATON__MPI_PACKETS ? 300 : 8),
                          full ? BATON_OK : BATON_DONE);
     }
@@ -1025,11 +1047,12 @@ TEST(test_mpi_far_packets_wait_for_room)
     for (int i = 0; i < COUNT; i++) {
         drop(1, i);
     }
-    settle(1); /* no room to tell of the credits */
+    settle(1); /* there is no room for a packet with the credits */
     assert_true(rank_of(1)->net.credits_due);
     (void)poll(NULL, 0, 5);
     support_set_variable("BATON_SLEEP_US", "20");
-    assert_true(arm(1)); /* soon, as nothing tells of room */
+    /* The rank must poll soon, since no event reports that there is room. */
+    assert_true(arm(1));
     assert_int_equal(sleep_us, 20);
     support_set_variable("BATON_SLEEP_US", NULL);
     fake_mpi_stop(false);
@@ -1039,8 +1062,9 @@ TEST(test_mpi_far_packets_wait_for_room)
     assert_int_equal(peer_of(0, 1)->messages.limit, WINDOW + COUNT);
 }
 
-/* Of sends that wait for an answer few are announced at once; the others follow
-   in order. (A round in which this thread was interrupted shows nothing.) */
+/* Of the sends that wait for an answer, only few are announced at once. The
+   others follow in order. (A round in which this thread was interrupted is not
+   counted.) */
 static void expect_bound(size_t bytes, int credited)
 {
     enum { COUNT = 40, ROUNDS = 50 };
@@ -1076,7 +1100,8 @@ TEST(test_mpi_announced_sends_are_bounded)
 
 /* ---- withdrawing ------------------------------------------------------- */
 
-/* Fills MPI, so that sends wait in the outbox: 7 of them, from number 100. */
+/* Fills MPI, so that sends wait in the outbox: 7 sends, which are numbered from
+   100. */
 static void fill_outbox(void)
 {
     memset(seen, 0, sizeof seen);
@@ -1085,8 +1110,9 @@ static void fill_outbox(void)
     post_all(0, 1, 100, 7, 8, BATON_OK);
 }
 
-/* Lets all go, first with room for few events, and expects these numbers to
-   come; a notice does not overtake them. */
+/* Lets MPI send everything, and expects messages with these numbers to arrive.
+   The first poll has room for few events. A notice does not overtake the
+   messages. */
 static void expect_numbers(const uint32_t *numbers, int count)
 {
     fake_mpi_stop(false);
@@ -1116,12 +1142,12 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
 {
     open_net(2, 256);
     fill_outbox();
-    assert_true(withdraw(0, 103)); /* the middle, */
-    assert_true(withdraw(0, 100)); /* the head, */
-    assert_true(withdraw(0, 106)); /* the tail, */
+    assert_true(withdraw(0, 103)); /* from the middle of the outbox */
+    assert_true(withdraw(0, 100)); /* the first */
+    assert_true(withdraw(0, 106)); /* the last */
     assert_true(withdraw(0, 105)); /* and the one before it */
     assert_false(withdraw(0, 105));
-    assert_false(withdraw(0, 0)); /* is sent */
+    assert_false(withdraw(0, 0)); /* this one has been sent */
     assert_int_equal(post(0, 1, 200, 8), BATON_OK);
     assert_int_equal(post(0, 1, 201, 8), BATON_OK);
     expect_numbers((const uint32_t[]){101, 102, 104, 200, 201}, 5);
@@ -1135,11 +1161,11 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
     expect_numbers((const uint32_t[]){300, 301}, 2);
 }
 
-/* A recovery withdraws the sends of all schedules, in any order. A search of
-   all sends for each of them takes seconds. */
+/* A recovery withdraws the sends of all schedules, in any order. If each
+   withdrawal searched all sends, this would take seconds. */
 TEST(test_mpi_withdraws_many_sends_soon)
 {
-    enum { MANY = 20000, STRIDE = 7919 }; /* which have no common divisor */
+    enum { MANY = 20000, STRIDE = 7919 }; /* numbers without a common divisor */
     open_net(2, 256);
     support_ok(baton__mpi_reserve(rank_of(0), 1, MANY, 0));
     fill_outbox();
@@ -1152,14 +1178,15 @@ TEST(test_mpi_withdraws_many_sends_soon)
     expect_numbers((const uint32_t[]){100, 101, 102, 103, 104, 105, 106}, 7);
 }
 
-/* Of announced sends one side has each: who withdraws, or who accepts. */
+/* Announced sends are either withdrawn by the sender or accepted by the
+   receiver. */
 TEST(test_mpi_withdraws_several_offers)
 {
     enum { BYTES = PULLED_BYTES };
     open_local(2, 0);
     post_all(0, 1, 0, 6, BYTES, BATON_OK);
     settle(1);
-    assert_int_equal(take(1, 2), BATON_OK); /* is being copied */
+    assert_int_equal(take(1, 2), BATON_OK); /* this one is being copied */
     assert_true(withdraw(0, 5));
     assert_true(withdraw(0, 0));
     assert_false(withdraw(0, 2));
@@ -1167,14 +1194,14 @@ TEST(test_mpi_withdraws_several_offers)
     assert_int_equal(baton__mpi_lend(rank_of(1), seen[1].arrived[1]),
                      BATON_DONE);
     assert_false(withdraw(0, 1));
-    /* Their records are used again, for others. */
+    /* The records are used again for other sends. */
     post_all(0, 1, 10, 3, BYTES, BATON_OK);
     assert_int_equal(take(1, 0), BATON_ERR_CANCELLED);
     assert_int_equal(baton__mpi_lend(rank_of(1), seen[1].arrived[3]),
                      BATON_ERR_CANCELLED);
-    drop(1, 5); /* answers a send that is gone */
+    drop(1, 5); /* this answers a send that was withdrawn */
     settle_all(2);
-    assert_int_equal(seen[0].ends, 1); /* the copied one */
+    assert_int_equal(seen[0].ends, 1); /* only the send that was copied */
     assert_int_equal(seen[0].ended[0].token.node, 2);
     drop(1, 1);
     drop(1, 4);
@@ -1191,7 +1218,7 @@ TEST(test_mpi_withdraws_several_offers)
     expect_all_free(1);
 }
 
-/* A message that was withdrawn before it was pulled ends with nothing. */
+/* A message that is withdrawn before it was pulled transfers no data. */
 TEST(test_mpi_far_withdraws_what_is_pulled)
 {
     enum { BYTES = PULLED_BYTES };
@@ -1200,12 +1227,13 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
     assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
     settle(1);
     assert_true(withdraw(0, 1));
-    assert_int_equal(post(0, 1, 3, BYTES), BATON_OK); /* in its record */
+    /* It takes the record of the withdrawn send. */
+    assert_int_equal(post(0, 1, 3, BYTES), BATON_OK);
     assert_int_equal(take(1, 0), BATON_OK);
     assert_int_equal(take(1, 1), BATON_OK);
     fake_mpi_eager_bytes = 0;
-    (void)poll_some(0, 64);       /* takes both answers */
-    assert_false(withdraw(0, 2)); /* it is sent */
+    (void)poll_some(0, 64);       /* this takes both answers */
+    assert_false(withdraw(0, 2)); /* the data are already being sent */
     settle_all(2);
     assert_int_equal(seen[1].receives, 2);
     for (int i = 0; i < 2; i++) {
@@ -1231,17 +1259,18 @@ TEST(test_mpi_near_wakes_who_is_armed)
     assert_true(is_readable(1));
     baton__mpi_drain(rank_of(1));
     assert_false(is_readable(1));
-    assert_int_equal(post(0, 1, 2, 8), BATON_DONE); /* rings once */
+    /* The receiver is woken only once. */
+    assert_int_equal(post(0, 1, 2, 8), BATON_DONE);
     assert_false(is_readable(1));
-    assert_false(arm(1)); /* two have come */
+    assert_false(arm(1)); /* two messages have arrived */
     assert_int_equal(post(0, 1, 3, 8), BATON_DONE);
-    assert_false(is_readable(1)); /* it was not armed */
+    assert_false(is_readable(1)); /* the receiver was not armed */
     settle(1);
     assert_true(arm(1));
     baton__mpi_disarm(rank_of(1));
     assert_int_equal(notify(0, 1), BATON_DONE);
     assert_false(is_readable(1));
-    /* A send's end wakes its sender. */
+    /* The end of a send wakes its sender. */
     settle(1);
     assert_int_equal(post(0, 1, 4, 100000), BATON_OK);
     settle(1);
@@ -1250,7 +1279,8 @@ TEST(test_mpi_near_wakes_who_is_armed)
     assert_true(is_readable(0));
 }
 
-/* A peer that is to be woken by notices alone has to make room for one. */
+/* A peer may be armed for notices only. If there is no room for a notice, the
+   peer is woken to make room. */
 TEST(test_mpi_near_wakes_who_has_no_room_for_a_notice)
 {
     open_local(2, 4096);
@@ -1263,7 +1293,7 @@ TEST(test_mpi_near_wakes_who_has_no_room_for_a_notice)
     assert_true(is_readable(1));
 }
 
-/* Three hosts with links. */
+/* Opens three ranks, each on its own host, and links between them. */
 static void open_linked(void)
 {
     open_with((fake_mpi_options_t){.size = 3, .host_ranks = 1, .links = true});
@@ -1278,7 +1308,8 @@ static void open_linked(void)
     assert_int_equal(link_of(1, 0)->state, BATON__LINK_OPEN);
 }
 
-/* Lets 5 ms pass, in which nobody polls, and then takes the rings that came. */
+/* Lets 5 ms pass in which no rank polls, and then takes the rings that have
+   arrived. */
 static void pass_time(int rank)
 {
     (void)poll(NULL, 0, 5);
@@ -1286,11 +1317,12 @@ static void pass_time(int rank)
     settle(rank);
 }
 
-/* On the link nothing has happened lately. */
+/* Opens linked ranks, and lets time pass, so that nothing has happened on the
+   links recently. */
 static void open_quiet(void)
 {
     open_linked();
-    pass_time(0); /* past what follows a ring */
+    pass_time(0); /* the rank no longer polls because of a recent ring */
     pass_time(1);
     (void)poll(NULL, 0, 5);
 }
@@ -1300,7 +1332,7 @@ static bool is_rung(int rank, int ms)
     return is_ready(rank, 1, ms);
 }
 
-/* The longest that the rank would sleep now. */
+/* Returns the longest time for which the rank would sleep now. */
 static uint32_t sleep_of(int rank)
 {
     assert_true(arm(rank));
@@ -1308,9 +1340,9 @@ static uint32_t sleep_of(int rank)
     return sleep_us;
 }
 
-/* Open MPI 4 aborts, or loops for good, behind a send to an ended process. So
-   nothing is sent to a peer whose link says that the peer has ended, before
-   that is reported. */
+/* Open MPI 4 aborts, or never returns, after a send to a process that has
+   ended. So a rank sends nothing to a peer once its link says that the peer has
+   ended, even before the loss is reported. */
 TEST(test_mpi_far_sends_nothing_to_who_has_ended)
 {
     open_quiet();
@@ -1340,7 +1372,8 @@ static void reset_link(void)
     assert_int_equal(seen[0].losses, 0);
 }
 
-/* A reset may be a firewall's: packets go on if nothing comes of it. */
+/* A firewall may have reset the connection. So packets are sent again if no
+   loss follows. */
 TEST(test_mpi_far_sends_nothing_behind_a_reset)
 {
     open_quiet();
@@ -1349,13 +1382,14 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     link_of(0, 1)->reset_ns = 1;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
-    uint16_t port; /* of this rank, and of nobody */
+    uint16_t port; /* the port of this rank, which no other rank answers at */
     baton__answers_t *answers = &rank_of(0)->answers;
     support_ok(baton__answers_open(answers, baton__links_listen(NULL, 3, &port),
                                    0, 3, NULL));
     answers->places[1].port = port;
     answers->asked[1].asked_ns = baton__clock_ns();
-    baton__mpi_ask(rank_of(0), 1); /* at once, and makes the link anew */
+    /* The rank asks at once, and makes the link anew. */
+    baton__mpi_ask(rank_of(0), 1);
     assert_int_not_equal(link_of(0, 1)->state, BATON__LINK_NONE);
     assert_true(answers->asked[1].silent_ns > 0);
     baton__answers_close(answers);
@@ -1394,8 +1428,8 @@ TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
     }
 }
 
-/* Behind a loss, who has no link may have ended, too: it gets one packet, to
-   which it would reply with a link. */
+/* After a loss, a peer without a link may have ended, too. It gets only one
+   packet. If it lives, it answers by making a link. */
 TEST(test_mpi_far_sends_one_packet_to_who_may_have_ended)
 {
     open_quiet();
@@ -1419,15 +1453,17 @@ TEST(test_mpi_far_sends_one_packet_to_who_may_have_ended)
     link->state = BATON__LINK_OPEN;
 }
 
-/* MPI may hold back what it calls sent until it is called again on the sender,
-   which is asleep by then: so whoever waits for it wakes that rank. */
+/* MPI may hold back a message that it reports as sent, until the sender calls
+   MPI again. By then the sender may sleep. So a rank that waits for the message
+   wakes the sender. */
 TEST(test_mpi_far_late_messages_wake_their_sender)
 {
     enum { LONG = PULLED_BYTES, LATE_MS = 5 };
     open_quiet();
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
-    assert_int_equal(post(0, 1, 2, LONG), BATON_OK); /* too soon to ring */
+    /* It is too soon for another ring. */
+    assert_int_equal(post(0, 1, 2, LONG), BATON_OK);
     pass_time(0);
     pass_time(1);
     for (int i = 0; i < 3; i++) {
@@ -1435,13 +1471,13 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
         assert_true(sleep_of(1) <= 1000);
         assert_true(is_rung(0, 5000));
         pass_time(0);
-        assert_true(sleep_of(0) <= 1000); /* it polls for a while */
+        assert_true(sleep_of(0) <= 1000); /* the rank polls for a while */
     }
     fake_mpi_stop(false);
     settle_all(2);
     assert_int_equal(seen[1].arrivals, 2);
     drop(1, 0);
-    /* The same for data that are awaited. */
+    /* The same happens if data are awaited. */
     fake_mpi_stop(true);
     assert_int_equal(take(1, 1), BATON_OK);
     pass_time(0);
@@ -1452,7 +1488,7 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
     pass_time(0);
     pass_time(1);
     assert_int_equal(seen[1].receives, 1);
-    /* Then all is told, and both may sleep. */
+    /* Now nothing remains to be reported, and both ranks may sleep. */
     pass_time(0);
     pass_time(1);
     (void)poll(NULL, 0, LATE_MS);
@@ -1461,15 +1497,17 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
     assert_false(is_rung(0, 0) || is_rung(1, 0));
 }
 
-/* A peer that answers is awake: nothing is owed to it on the link. */
+/* A peer that answers is awake, so the link need not report packets to it. */
 TEST(test_mpi_far_answers_ring_for_their_sender)
 {
     uint64_t before = 0;
     open_quiet();
-    for (int round = 0; round < 2; round++) { /* the first tells of old ones */
+    /* The first round reports older packets. */
+    for (int round = 0; round < 2; round++) {
         before = baton__clock_ns();
         assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
-        assert_int_equal(post(0, 1, 2, 8), BATON_DONE); /* too soon to ring */
+        /* It is too soon for another ring. */
+        assert_int_equal(post(0, 1, 2, 8), BATON_DONE);
         settle(1);
         assert_int_equal(post(1, 0, 3, 8), BATON_DONE);
         peer_of(0, 1)->rang_ns = 0;
@@ -1477,8 +1515,8 @@ TEST(test_mpi_far_answers_ring_for_their_sender)
     }
     assert_true(peer_of(0, 1)->rang_ns >= before);
     assert_int_equal(link_of(0, 1)->reported, peer_of(0, 1)->packets_sent);
-    /* Without an answer the link tells of packets, even of those that came too
-       soon after another for a ring. */
+    /* Without an answer, the link reports packets, even those that came too
+       soon after another one for a ring of their own. */
     pass_time(0);
     pass_time(1);
     pass_time(0);
@@ -1501,21 +1539,22 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
     assert_true(is_rung(1, 5000));
     baton__mpi_drain(rank_of(1));
-    assert_false(arm(1)); /* its link rang */
+    assert_false(arm(1)); /* the ring of the link was for this message */
     settle(1);
     assert_int_equal(seen[1].arrivals, 1);
-    if (arm(1)) { /* more may come after the ring */
+    if (arm(1)) { /* another message may follow the ring */
         assert_true(sleep_us < 1000);
     }
     (void)poll(NULL, 0, 5);
     assert_true(arm(1));
     baton__links_ring(&rank_of(0)->net.links, 1,
-                      peer_of(0, 1)->packets_sent); /* ahead of its message */
+                      /* The ring arrives before its message. */
+                      peer_of(0, 1)->packets_sent);
     assert_true(is_rung(1, 5000));
     baton__mpi_drain(rank_of(1));
     assert_false(arm(1));
     settle(1);
-    /* Packets and data that MPI has not sent need it to be called. */
+    /* If MPI has not sent packets and data yet, the rank must call MPI. */
     fake_mpi_stop(true);
     assert_int_equal(post(0, 1, 9, 8), BATON_DONE);
     (void)poll(NULL, 0, 5);
@@ -1529,17 +1568,18 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     settle(1);
     assert_int_equal(take(1, 2), BATON_OK);
     assert_int_equal(notify(1, 0), BATON_DONE);
-    (void)poll_some(0, 64); /* is pulled, and the notice comes with that */
+    /* The message is pulled, and the notice is sent with it. */
+    (void)poll_some(0, 64);
     fake_mpi_stop(true);
     settle(0);
-    assert_false(withdraw(0, 2)); /* MPI has it */
+    assert_false(withdraw(0, 2)); /* MPI already has the data */
     (void)poll(NULL, 0, 5);
     assert_true(arm(0));
     assert_true(sleep_us <= 1000);
     fake_mpi_stop(false);
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
-    /* Without a link it looks now and then. */
+    /* Without a link, the rank looks for messages from time to time. */
     link_of(1, 0)->state = BATON__LINK_ENDED;
     (void)poll(NULL, 0, 5);
     (void)arm(1);
@@ -1549,7 +1589,7 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
 
 /* ---- lost peers ---------------------------------------------------------- */
 
-/* Polls with room for one event at a time; the loss comes last. */
+/* Polls for one event at a time. The loss comes last. */
 static void settle_loss(int rank, int peer)
 {
     int before = seen[rank].losses;
@@ -1574,7 +1614,8 @@ static void expect_failed_ends(int rank, int count)
     }
 }
 
-/* A rank whose process ended is noticed by the first that would wake it. */
+/* If the process of a rank has ended, the first rank that would wake it
+   notices. */
 TEST(test_mpi_near_peer_is_lost)
 {
     open_local(3, 0);
@@ -1583,12 +1624,13 @@ TEST(test_mpi_near_peer_is_lost)
     settle(1);
     assert_true(arm(1));
     assert_int_equal(post(0, 1, 5, 16), BATON_DONE);
-    rank_of(0)->host.liveness.ended[1] = true; /* as drain does */
+    rank_of(0)->host.liveness.ended[1] = true; /* drain sets this */
     rank_of(0)->host.liveness.any_ended = true;
     rank_of(0)->host.processors[1] = 1;
     assert_false(arm(0));
     settle_loss(0, 1);
-    assert_int_equal(rank_of(0)->host.processors[1], 0); /* it polls no more */
+    /* A rank that has ended no longer polls. */
+    assert_int_equal(rank_of(0)->host.processors[1], 0);
     expect_failed_ends(0, 3);
     assert_true(arm(0));
     assert_int_equal(post(0, 1, 6, 16), BATON_ERR_TRANSPORT);
@@ -1601,14 +1643,15 @@ TEST(test_mpi_near_peer_is_lost)
     assert_int_equal(seen[0].ended[3].token.node, 1);
 }
 
-/* Whoever finds by reading its memory that a process has ended: of a message
-   that is copied in slices, at once, and lent. */
+/* A rank that reads the memory of a process finds that this process has ended:
+   while a message is copied in slices, or at once, and while it is lent. */
 TEST(test_mpi_near_peer_ends_while_it_is_read)
 {
     enum { AT_ONCE = BATON__MPI_AT_ONCE_BYTES };
     for (int how = 0; how < 3; how++) {
         open_local(2, 0);
-        rank_of(0)->buffered_bytes = 0; /* so that all is offered */
+        /* This makes every message be offered. */
+        rank_of(0)->buffered_bytes = 0;
         assert_int_equal(post(0, 1, 1, how == 0 ? 2 * AT_ONCE : AT_ONCE),
                          BATON_OK);
         settle(1);
@@ -1645,14 +1688,14 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
     }
 }
 
-/* With everything in motion: sends announced, moving and queued; four messages
-   that are pulled, more that wait for it, one that was not accepted; and
-   answers in the outbox. */
+/* The peer is lost while everything is in progress: sends are announced, in
+   transfer and queued; four messages are pulled, more wait for that, and one
+   was not accepted; and answers are in the outbox. */
 TEST(test_mpi_far_peer_is_lost_in_motion)
 {
     enum { LONG = PULLED_BYTES, MIDDLE = 5000, PULLED = 6 };
     open_net(3, 16);
-    fake_mpi_eager_bytes = MIDDLE + 100; /* packets alone */
+    fake_mpi_eager_bytes = MIDDLE + 100; /* MPI sends only packets at once */
     assert_int_equal(post(1, 0, 201, LONG), BATON_OK);
     assert_int_equal(post(1, 2, 202, LONG), BATON_OK);
     settle(0);
@@ -1662,12 +1705,13 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     post_all(0, 1, 0, PULLED + 2, LONG, BATON_OK);
     post_all(0, 1, 50, 3, MIDDLE, BATON_DONE);
     for (int i = 0; i < PULLED + 5; i++) {
-        (void)poll_some(1, 64); /* data for both wait for the next poll */
+        (void)poll_some(1, 64); /* data for both ranks wait for the next poll */
     }
     assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
     settle(1);
-    assert_int_equal(rank_of(1)->net.count, 6); /* three parts of each */
+    /* Three parts of each message. */
+    assert_int_equal(rank_of(1)->net.count, 6);
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
     int failing = 2;
     for (uint32_t i = 0; i < 100 && seen[1].losses == 0; i++) {
@@ -1675,7 +1719,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     }
     assert_non_null(peer_of(1, 0)->outbox.head);
     take_all(1, 0, PULLED, BATON_OK);
-    drop(1, PULLED); /* its answer waits in the outbox */
+    drop(1, PULLED); /* the answer waits in the outbox */
     assert_int_equal(take(1, PULLED + 2), BATON_DONE);
     drop(1, PULLED + 3);
     baton__net_fail(rank_of(1), 0, MPI_ERR_OTHER);
@@ -1702,7 +1746,8 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     expect_all_free(1);
 }
 
-/* A body of which some packets have not come ends with its peer, unseen. */
+/* Some packets of a body have not arrived when the peer is lost. No event
+   reports the body. */
 TEST(test_mpi_far_peer_is_lost_within_a_body)
 {
     for (uint32_t come = 1; come <= 3; come++) {
@@ -1720,7 +1765,7 @@ TEST(test_mpi_far_peer_is_lost_within_a_body)
     }
 }
 
-/* It lives, and asks. */
+/* The peer lives, and asks whether it is lost. */
 TEST(test_mpi_far_peer_that_was_lost_is_told)
 {
     open_net(2, 0);
@@ -1743,8 +1788,8 @@ TEST(test_mpi_far_peer_that_was_lost_tells_nobody)
     assert_false(baton__links_lose(&rank_of(1)->net.links, 0));
 }
 
-/* Packets that MPI can't send to one peer leave room for the other peers'
-   packets, and take no room any more once that peer is lost. */
+/* Packets that MPI can't send to one peer leave room for packets to others.
+   Once that peer is lost, they take no room any more. */
 TEST(test_mpi_far_peer_that_takes_nothing)
 {
     enum { TAKEN = BATON__MPI_POSTED };
@@ -1760,7 +1805,8 @@ TEST(test_mpi_far_peer_that_takes_nothing)
     assert_int_equal(rank_of(0)->net.packets_unsent, KEPT);
     settle(2);
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT / 2 + 1);
-    /* The next slot is taken by a packet to the first peer, others are free. */
+    /* The next place is taken by a packet to the first peer. Other places are
+       free. */
     uint32_t more = 0;
     while (rank_of(0)->net.next_send % BATON__MPI_PACKETS != 0) {
         assert_int_equal(post(0, 2, TAKEN + KEPT + more++, 8), BATON_DONE);
@@ -1775,8 +1821,9 @@ TEST(test_mpi_far_peer_that_takes_nothing)
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT / 2 + 2 + more);
 }
 
-/* A peer dies while MPI moves what it has sent, which never ends: that keeps
-   back nothing that others send. Each one's packets are taken in order. */
+/* A peer dies while MPI transfers its message, which never ends. Messages of
+   other ranks are not held back. The packets of each rank are taken in
+   order. */
 TEST(test_mpi_far_peer_dies_while_it_sends)
 {
     enum { MORE = 3 * BATON__MPI_POSTED };
@@ -1829,8 +1876,9 @@ TEST(test_mpi_far_peers_die_while_they_send)
     }
 }
 
-/* Pulled data are sent behind the answers to the messages that arrived in the
-   same poll: until then the send can be withdrawn, or ends with its peer. */
+/* Data that are pulled are sent after the answers to the messages that arrived
+   in the same poll. Until then the send can be withdrawn, or ends with its
+   peer. */
 TEST(test_mpi_far_pulled_data_go_last)
 {
     for (int lost = 0; lost < 2; lost++) {
@@ -1856,7 +1904,7 @@ TEST(test_mpi_far_pulled_data_go_last)
     }
 }
 
-/* MPI refuses a packet, a body, an answer. */
+/* MPI refuses to send a packet, a body, or an answer. */
 TEST(test_mpi_far_errors_lose_the_peer)
 {
     for (int way = 0; way < 3; way++) {
@@ -1878,8 +1926,8 @@ TEST(test_mpi_far_errors_lose_the_peer)
     }
 }
 
-/* Once MPI_Finalize has begun, no call of MPI follows: peers on other hosts are
- * lost. */
+/* After MPI_Finalize has begun, no function of MPI is called. Peers on other
+   hosts are lost. */
 TEST(test_mpi_far_sends_nothing_behind_finalize)
 {
     open_net(2, 0);
@@ -1890,7 +1938,8 @@ TEST(test_mpi_far_sends_nothing_behind_finalize)
     assert_int_equal(atomic_load(&rank_of(0)->net.inside), 0);
 }
 
-/* A receive that went on after an error has its packet, and is posted again. */
+/* A receive that has continued after an error has a packet, and is posted
+   again. */
 TEST(test_mpi_far_receives_go_on)
 {
     for (int lost = 0; lost < 2; lost++) {
@@ -1911,9 +1960,9 @@ TEST(test_mpi_far_receives_go_on)
     }
 }
 
-/* A link that ends loses its peer, as does a farewell that comes before this
-   rank closes; it says which. Behind a loss the lost rank, first, is lost here,
-   too. */
+/* A peer is lost when its link ends, or when it says farewell before this rank
+   closes. The farewell may say that the peer leaves because of a loss, and of
+   which rank: then that rank is lost here first. */
 TEST(test_mpi_far_link_ends)
 {
     static const char *const details[] = {
@@ -1927,7 +1976,8 @@ TEST(test_mpi_far_link_ends)
             links->blamed = links->gives_up ? 3 : 0;
             baton__links_close(links);
         } else {
-            baton__mpi_drain(rank_of(1)); /* unread bytes would reset it */
+            /* Unread bytes would make the kernel reset the connection. */
+            baton__mpi_drain(rank_of(1));
             settle(1);
             (void)close(link_of(1, 0)->fd);
             link_of(1, 0)->state = BATON__LINK_ENDED;
@@ -1945,8 +1995,8 @@ TEST(test_mpi_far_link_ends)
     }
 }
 
-/* What a rank of this host answers when it is asked, or that it does not, loses
-   it, and the loss says why. */
+/* A rank of this host is lost because of its answer, or because it does not
+   answer. The loss says why. */
 TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
 {
     enum { ENDED, DISOWNS, INSIDE, SILENT, WAYS };
@@ -2014,7 +2064,8 @@ TEST(test_mpi_sends_beyond_the_reserve_are_refused)
     assert_true(withdraw(0, 0));
     int64_t nth = 0;
     baton_status_t status = BATON_ERR_NO_MEMORY;
-    while (status == BATON_ERR_NO_MEMORY) { /* each allocation fails once */
+    /* In each round another allocation fails. */
+    while (status == BATON_ERR_NO_MEMORY) {
         const int64_t live = malloc_live;
         baton__alloc_fail_nth(++nth);
         status = baton__mpi_reserve(rank_of(0), 1, 10, 0);
@@ -2024,12 +2075,13 @@ TEST(test_mpi_sends_beyond_the_reserve_are_refused)
     }
     assert_true(status == BATON_OK && nth > 5);
     for (uint32_t i = 1; i < posted; i++) {
-        assert_true(withdraw(0, i)); /* which is found among more sends */
+        assert_true(withdraw(0, i)); /* each is found among more sends */
     }
     assert_int_equal(post(0, 1, posted, 100000), BATON_OK);
 }
 
-/* There is a record for all that a peer may send without an answer. */
+/* There is a record for every message that a peer may send without an
+   answer. */
 TEST(test_mpi_windows_have_records)
 {
     enum { WINDOW = 64 };
@@ -2049,8 +2101,8 @@ TEST(test_mpi_windows_have_records)
     assert_true(seen[1].arrivals >= WINDOW + BATON__MPI_NOTICES);
 }
 
-/* Only so many sends have a place among the offers, which they take first;
-   others are pulled, or wait for a place where MPI must not be called. */
+/* Only a limited number of sends have a place among the offers. The others are
+   pulled or, if MPI must not be called, wait for a place. */
 TEST(test_mpi_sends_without_an_offer_are_pulled)
 {
     open_with((fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
@@ -2072,7 +2124,7 @@ TEST(test_mpi_sends_without_an_offer_are_pulled)
     rank_of(0)->free_sends = low;
     settle_all(2);
     assert_int_equal(kind_at(1, 3), BATON__PACKET_OFFER);
-    /* Answers and parts, which free places, do not wait for one. */
+    /* Answers and parts make places free, so they do not wait for one. */
     assert_int_equal(post(0, 1, 2, 100000), BATON_OK);
     assert_int_equal(post(1, 0, 3, 100000), BATON_OK);
     settle_all(2);

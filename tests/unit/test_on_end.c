@@ -1,5 +1,5 @@
-/* The function that is called when an epoch has ended: once for each, however
-   it ended, and what it may do. */
+/* The function that is called when an epoch has ended. It is called once for
+   each epoch, however that has ended. Also what the function may do. */
 #include "support/sparse.h"
 
 #include <baton/partial.h>
@@ -9,9 +9,9 @@ enum { EPOCHS = 200 };
 
 typedef struct ends {
     baton_schedule_t *schedule;
-    atomic_ullong count; /* calls, which were right so far */
+    atomic_ullong count; /* number of calls, all right so far */
     atomic_bool wrong;
-    uint64_t last; /* that is started from a call */
+    uint64_t last; /* a schedule that the function starts */
     baton_status_t status;
 } ends_t;
 
@@ -37,7 +37,7 @@ static void expect(const ends_t *ends, uint64_t count, baton_status_t status)
     assert_int_equal(ends->status, status);
 }
 
-/* A pair that is watched has run an epoch. */
+/* Opens a pair of schedules with this function, and runs an epoch. */
 static void open_watched(support_pair_t *pair, support_cluster_t *cluster,
                          ends_t ends[2], uint64_t last)
 {
@@ -72,7 +72,7 @@ TEST_MANUALLY(test_on_end_failure_is_told_once, 2)
     support_ok(baton_schedule_cancel(pair.schedules[0]));
     support_drain(cluster);
     expect(&ends[0], 2, BATON_ERR_CANCELLED);
-    expect(&ends[1], 1, BATON_OK); /* it had not started the second */
+    expect(&ends[1], 1, BATON_OK); /* rank 1 had not started the second epoch */
     support_expect(baton_schedule_start(pair.schedules[1]), BATON_ERR_FAILED);
     support_drain(cluster);
     expect(&ends[1], 1, BATON_OK);
@@ -94,7 +94,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     atomic_store(&ends[0].count, 0);
     atomic_store(&ends[1].count, 0);
     support_schedules_run(cluster, pair.schedules);
-    support_pair_close(&pair); /* so the calls are over */
+    support_pair_close(&pair); /* so all calls are over */
     expect(&ends[0], 1, BATON_OK);
     expect(&ends[1], 1, BATON_OK);
 }
@@ -118,7 +118,7 @@ static void try_all(void *arg, uint64_t epoch, baton_status_t status)
     support_ok(baton_schedule_start(inside->other));
     support_expect(baton_schedule_wait(inside->other, -1), BATON_ERR_STATE);
     support_expect(baton_schedule_rebind(inside->other, NULL, &made),
-                   BATON_ERR_BUSY); /* it runs */
+                   BATON_ERR_BUSY); /* its epoch runs */
     support_expect(baton_schedule_destroy(inside->own), BATON_ERR_STATE);
     support_expect(baton_group_recover(group, 0), BATON_ERR_STATE);
     support_expect(baton_group_destroy(group), BATON_ERR_STATE);
@@ -186,7 +186,7 @@ TEST(test_on_end_sparse_counts_its_steps)
     options.dtype = BATON_F32;
     options.count = 8;
     options.k = 2;
-    options.warmup = 1; /* dense, by another schedule */
+    options.warmup = 1; /* the step is dense, in another schedule */
     support_sparse_t *sparse = support_sparse_open(3, &options);
     baton_sparse_on_end(sparse->ranks[1], note, &ends);
     for (uint64_t step = 1; step <= 3; step++) {

@@ -1,5 +1,5 @@
-/* Structs of options that are older or newer than the library; statuses that
-   are none. */
+/* Structs of options that are older or newer than the library, and invalid
+   statuses. */
 #include "support/cluster.h"
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* Partial all-reduces: an example for each sentence of partial.h, about slow
-   ranks and the results kept for them, a thread that is just contributing,
-   counts of many ranks, statistics, simulations without payload, and wrong use.
-   One thread decides when each rank starts. Properties that hold for all
+   ranks and the results that are kept for them, a thread that is adding its
+   contribution, counts of many ranks, statistics, cost-only simulations, and
+   wrong use. One thread decides when each rank starts. Properties of all
    partials are in sim/test_properties.c. */
 #include "support/sim.h"
 
@@ -101,8 +101,8 @@ TEST(test_result_stays_until_the_next_wait)
     }
 }
 
-/* By default a late rank gets each result in its turn, so the weights of a
-   plain training loop stay the same on all ranks. */
+/* By default a late rank gets every result, in the order of steps. So the
+   weights of a plain training loop stay the same on all ranks. */
 PAIR_TEST(test_plain_loop_keeps_weights_the_same)
 {
     enum { STEPS = 4 };
@@ -123,14 +123,14 @@ PAIR_TEST(test_plain_loop_keeps_weights_the_same)
 
 /* ---- a thread that contributes ---------------------------------------- */
 
-/* A contribution that takes as long as the test likes: its addition waits in
-   the thread that contributes. */
+/* A contribution that takes as long as the test likes, since the addition waits
+   in the contributing thread. */
 typedef struct slow {
     baton_partial_t *partial;
     atomic_bool inside, released;
 } slow_t;
 
-static _Thread_local slow_t *adding; /* set in the contributing thread */
+static _Thread_local slow_t *adding; /* set only in the contributing thread */
 
 static void slow_sum(void *arg, void *target, const void *left,
                      const void *right, size_t count, baton_dtype_t dtype)
@@ -268,8 +268,8 @@ static void expect_pending(baton_partial_t *partial, bool any,
     assert_memory_equal(pending, expected, sizeof pending);
 }
 
-/* Rank 0 has contributed a tensor when epoch 1 begins, and the other one by
-   epoch 2, but has started neither step. */
+/* When epoch 1 begins, rank 0 has contributed one tensor. It contributes the
+   other one before epoch 2. It has started neither step. */
 PAIR_TEST(test_tensors_of_a_step_are_in_one_epoch)
 {
     const baton_partial_options_t options = solo_of_tensors(NULL);
@@ -286,7 +286,7 @@ PAIR_TEST(test_tensors_of_a_step_are_in_one_epoch)
     }
     expect_pending(both[0], true, (int64_t[]){10, 10, 11, 12});
     support_ok(baton_partial_start(both[0]));
-    contribute_tensor(both[0], 0, 100); /* for step 2 */
+    contribute_tensor(both[0], 0, 100); /* this contribution is for step 2 */
     expect_result(both[0], 1, false, (int64_t[]){0, 1, 2, 3});
     expect_pending(both[0], true, (int64_t[]){110, 10, 11, 12});
     support_ok(baton_partial_start(both[1]));
@@ -300,8 +300,8 @@ PAIR_TEST(test_tensors_of_a_step_are_in_one_epoch)
     }
 }
 
-/* Two contributions of a tensor are reduced. A tensor without one is neutral,
-   even if an older step is pending. */
+/* Two contributions to a tensor are reduced. A tensor without a contribution
+   counts as neutral, even if an older step is pending. */
 PAIR_TEST(test_tensors_that_are_missing_are_neutral)
 {
     const baton_partial_options_t options = solo_of_tensors(BATON_MAX);
@@ -321,13 +321,14 @@ PAIR_TEST(test_tensors_that_are_missing_are_neutral)
     contribute_tensor(both[0], 0, -1);
     support_ok(baton_partial_start(both[0]));
     expect_result(both[0], 0, false, (int64_t[]){none, none, none, none});
-    support_ok(baton_partial_start(both[0])); /* nothing new */
+    /* This step has no new contribution. */
+    support_ok(baton_partial_start(both[0]));
     expect_result(both[0], 1, false, (int64_t[]){-1, 5, 6, 7});
     expect_pending(both[0], false, (int64_t[]){none, none, none, none});
 }
 
-/* After all ranks have ended the last step, pending contributions go to a
-   partial of other tensors. */
+/* When all ranks have ended the last step, pending contributions can be moved
+   to a partial that divides the vector into other tensors. */
 TEST(test_tensors_are_cut_anew)
 {
     static const size_t other_cut[] = {3, 1};
@@ -340,9 +341,10 @@ TEST(test_tensors_are_cut_anew)
     expect_result(both[1], 0, false, (int64_t[]){0, 0, 0, 0});
     support_drain(two);
     contribute_tensor(both[0], 2, 10);
-    support_ok(baton_partial_start(both[0])); /* too late */
+    /* The contribution comes too late for this step. */
+    support_ok(baton_partial_start(both[0]));
     expect_result(both[0], 0, false, (int64_t[]){0, 0, 0, 0});
-    contribute_tensor(both[0], 0, 7); /* for a step that is not started */
+    contribute_tensor(both[0], 0, 7); /* for a step that is never started */
     options.counts = other_cut;
     options.tensors = 2;
     open_partials(two, others, &options);
@@ -602,7 +604,8 @@ TEST(test_tensors_that_are_wrong_are_refused)
                   BATON_ERR_INVALID, "\"slow\" has 3 tensors, and no tensor 3");
     support_fails(baton_partial_contribute_tensor(p, 0, NULL),
                   BATON_ERR_INVALID, "tensor 0 of \"slow\": data is NULL");
-    support_ok(baton_partial_contribute_tensor(p, 1, NULL)); /* it is empty */
+    /* The tensor is empty, so NULL is allowed. */
+    support_ok(baton_partial_contribute_tensor(p, 1, NULL));
     support_ok(baton_partial_destroy(p));
 }
 

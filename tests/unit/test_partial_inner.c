@@ -1,6 +1,6 @@
-/* Reductions in epochs of partial collectives: of the active ranks'
-   contributions, in the order of the full collective, for every type. Ranks
-   that have contributed nothing send no payload. */
+/* Reductions in epochs of partial collectives. They reduce the contributions of
+   the active ranks, in the order of the full collective, for every type. Ranks
+   that have contributed nothing send no data. */
 #include "support/reference.h"
 #include "support/sim.h"
 #include "support/values.h"
@@ -14,14 +14,14 @@ typedef struct world {
     baton_sim_t *sim;
     int size;
     baton_partial_options_t options;
-    size_t bytes; /* of a contribution */
+    size_t bytes; /* bytes of a contribution */
     baton_partial_t *partials[MOST];
     baton_partial_result_t results[MOST];
 } world_t;
 
 /* Contributions are made before the first start, so they are all in the epoch.
-   Without an inner builder all ranks are on one host, and SOLO uses the flat
-   tree there. */
+   If there is no inner builder, all ranks are on one host, and SOLO uses the
+   flat tree there. */
 static baton_partial_options_t options_of(baton_allreduce_fn inner,
                                           size_t count, baton_dtype_t dtype)
 {
@@ -58,7 +58,8 @@ static void close_world(world_t *world)
     support_ok(baton_sim_destroy(world->sim));
 }
 
-/* All ranks start; the active ones contribute before. */
+/* Runs an epoch that all ranks start. Only the active ones contribute
+   before. */
 static void run_epoch(world_t *world, const bool *active, const void *data,
                       size_t stride)
 {
@@ -77,8 +78,8 @@ static void run_epoch(world_t *world, const bool *active, const void *data,
     }
 }
 
-/* For i below `size` rank i alone is active; after that none, all, and random
-   ones. */
+/* If i is below `size`, only rank i is active. After that none are, then all,
+   and then random ranks. */
 static void choose_active(bool *active, int size, int i,
                           support_random_t *random)
 {
@@ -91,8 +92,9 @@ static void choose_active(bool *active, int size, int i,
 
 /* ---- every type and reduction ------------------------------------------ */
 
-/* A contribution of one rank alone comes back bit for bit, including a -0, even
-   if the inner all-reduce adds the neutral elements of the others. */
+/* If only one rank contributes, its contribution comes back bit for bit,
+   including a -0, even if the inner all-reduce adds the neutral elements of the
+   other ranks. */
 static void check_set(world_t *world, support_op_t op, support_random_t *random,
                       const bool *active, bool alone)
 {
@@ -149,7 +151,7 @@ static void run_types(int size, baton_allreduce_fn inner)
     }
 }
 
-/* Most inner algorithms know nothing of inactive ranks, and reduce neutral
+/* Most inner algorithms do not know of inactive ranks, and reduce their neutral
    elements. */
 TEST(test_every_type_and_reduction)
 {
@@ -234,7 +236,8 @@ TEST(test_null_contributions_save_bytes)
     static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */
     baton_allreduce_fn binomial = baton_add_allreduce_binomial;
     for (size_t i = 0; i < 2; i++) {
-        uint64_t n = (counts[i] + 1) * 4; /* the count of active ranks rides */
+        /* The count of active ranks is sent as one more element. */
+        uint64_t n = (counts[i] + 1) * 4;
         assert_int_equal(bytes_of(8, counts[i], binomial, -1), 14 * n);
         assert_int_equal(bytes_of(8, counts[i], NULL, -1), 14 * n);
         for (int one = 0; one < 8; one++) {

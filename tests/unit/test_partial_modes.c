@@ -18,10 +18,12 @@ static struct world {
     baton_sim_t *sim;
     int size;
     uint64_t epoch;
-    uint64_t contributed, results; /* sums modulo 2^64 */
-    uint32_t active;               /* of the last epoch */
-    uint32_t included; /* ranks whose contribution of the last step is in it */
-    double apart_us;   /* between arrivals one after another */
+    uint64_t contributed, results; /* sums of random numbers, modulo 2^64 */
+    /* Number of active ranks in the last epoch. */
+    uint32_t active;
+    /* Number of ranks whose contribution to the last step is in its epoch. */
+    uint32_t included;
+    double apart_us; /* the time between two arrivals */
     support_random_t random;
     rank_t ranks[MOST_RANKS];
 } world;
@@ -37,7 +39,7 @@ static baton_partial_options_t options_of(baton_partial_mode_t mode,
                                      .dtype = BATON_U64};
 }
 
-/* A partial on each rank; a message takes 1 us. */
+/* Opens a partial on each rank. A message takes 1 us. */
 static void open_world(int size, int host_ranks,
                        const baton_partial_options_t *given)
 {
@@ -74,8 +76,9 @@ static void arrive(void *arg)
 
 typedef enum order { IN_TURN, SHUFFLED, TOGETHER, RANDOM, ORDERS } order_t;
 
-/* Ranks arrive apart_us apart, by number or in random order; at once; or within
-   40 us. Each contributes a random number, starts, and waits for the epoch. */
+/* How ranks arrive: apart_us after one another, in the order of their numbers
+   or in random order; all at once; or at random within 40 us. Each rank
+   contributes a random number, starts, and waits for the epoch. */
 static void step(order_t order)
 {
     int place[MOST_RANKS] = {0};
@@ -236,7 +239,7 @@ static const baton_schedule_t *schedule_of(int rank)
     return baton_partial_schedule(world.ranks[rank].partial);
 }
 
-/* Whether no contribution of the rank is pending. */
+/* Returns true if no contribution of the rank is pending. */
 static bool has_given(int rank)
 {
     uint64_t data;
@@ -333,7 +336,7 @@ TEST(test_quorum_of_a_burst)
     enum { RANKS = 400, QUORUM = 200, EPOCHS = 2 };
     const baton_partial_options_t options = options_of(BATON_QUORUM, QUORUM);
     open_world(RANKS, 1, &options);
-    step(IN_TURN); /* introductions come before it */
+    step(IN_TURN); /* ranks introduce themselves in the first step */
     world.apart_us = 0.5;
     for (int i = 0; i < EPOCHS; i++) {
         uint64_t before = messages();
@@ -396,7 +399,7 @@ TEST(test_solo_takes_three_messages_a_rank)
             step(SHUFFLED);
             assert_int_equal(messages_counted(), epoch * 3 * others);
         }
-        world.apart_us = 2; /* ranks arrive while the epoch runs */
+        world.apart_us = 2; /* ranks still arrive while the epoch runs */
         uint64_t before = messages_counted();
         step(IN_TURN);
         assert_in_range(messages_counted() - before, 3 * others,

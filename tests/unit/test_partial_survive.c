@@ -17,7 +17,8 @@
 #include <sched.h>
 
 enum { MOST = 8, STEPS = 24, TRIALS = 250, TURNS = 400000, LONG = 31 };
-enum { SPARSE = 20, MOST_K = 5 }; /* elements: messages are copied at once */
+/* So few elements that messages are copied at once. */
+enum { SPARSE = 20, MOST_K = 5 };
 
 typedef struct outcome {
     bool known;
@@ -28,36 +29,41 @@ typedef struct outcome {
 typedef struct rank {
     baton_engine_t *engine;
     baton_group_t *group;
-    baton_transport_t port; /* the group's, but silent once the rank is dead */
+    /* The group's transport, but it sends nothing once the rank is dead. */
+    baton_transport_t port;
     const baton_transport_t *given;
     baton_partial_t *partial;
     _Atomic bool dead;
-    bool idle;            /* makes no calls but engine steps */
-    _Atomic bool left;    /* has destroyed its partial */
-    _Atomic int messages; /* messages until it dies; -1: it lives */
+    bool idle;         /* the rank makes no calls but engine steps */
+    _Atomic bool left; /* the rank has destroyed its partial */
+    /* Number of messages until the rank dies; -1: it lives. */
+    _Atomic int messages;
     uint64_t step;
     bool started;
-    uint64_t seen[MOST]; /* bits of each rank's contributions, in results */
+    /* By rank: the contributions that were in results, as bits. */
+    uint64_t seen[MOST];
     uint64_t given_bits, living;
-    outcome_t outcomes[STEPS + 1]; /* by epoch */
+    outcome_t outcomes[STEPS + 1]; /* by epoch: its outcome */
 
-    /* For sparse all-reduces, alone or of a set of tensors. */
+    /* For sparse all-reduces, by themselves or in a set of tensors. */
     baton_sparse_t *sparse;
     baton_tensors_t *set;
-    baton_group_t *groups[MOST]; /* the latest is the last */
+    /* The groups that were made, the latest one last. */
+    baton_group_t *groups[MOST];
     int shrunk;
     enum { WORKS, SHRINKS, MOVES, CATCHES_UP } at;
     bool has_gradient;
     double gradient[SPARSE], given_in_all[SPARSE], results[SPARSE];
-    double residual[SPARSE]; /* after the last result */
-    double velocity[SPARSE]; /* as it should be */
+    double residual[SPARSE]; /* the residual after the last result */
+    double velocity[SPARSE]; /* the velocity that is expected */
     uint64_t result_count, hash;
 } rank_t;
 
 static rank_t ranks[MOST];
 static baton_inproc_t *medium;
 static baton_partial_options_t options;
-static size_t counts[2]; /* of its tensors, if it has any */
+/* Numbers of elements of the tensors, if there are any. */
+static size_t counts[2];
 static int size;
 static baton_op_t own_sum;
 static support_random_t dice;
@@ -79,7 +85,7 @@ static rank_t *rank_of(const void *endpoint)
     return &ranks[r];
 }
 
-/* False if the rank is dead. It dies after one of its messages. */
+/* Returns false if the rank is dead. The rank dies after its last message. */
 static bool may_send(rank_t *rank)
 {
     bool may = !rank->dead;
@@ -114,7 +120,7 @@ static void learn(const rank_t *rank, int victim)
                       "it is dead");
 }
 
-/* Keeps the progress thread from doing anything until leave. */
+/* Prevents the progress thread from doing anything until leave(). */
 static void enter(const rank_t *rank)
 {
     rank->engine->driver->enter(rank->engine);
@@ -132,7 +138,8 @@ static void learn_outside(const rank_t *rank, int victim)
     leave(rank);
 }
 
-/* The rank learns that all others are dead, or only those that are. */
+/* Reports to the rank that all other ranks are dead or, if `dead_alone` is
+   true, those that are. */
 static void learn_all(const rank_t *rank, bool dead_alone)
 {
     for (int peer = 0; peer < size; peer++) {
@@ -149,7 +156,7 @@ static void die(rank_t *rank)
     leave(rank);
 }
 
-/* A rank dies, and the others learn of it. */
+/* Kills a rank, and reports that to the others. */
 static void lose(rank_t *victim)
 {
     die(victim);
@@ -165,7 +172,7 @@ static void lose_last(void)
     lose(&ranks[size - 1]);
 }
 
-/* A dead rank can end: it has learned that all others are dead. */
+/* Lets a dead rank end, by reporting to it that all others are dead. */
 static void wake(rank_t *rank)
 {
     enter(rank);
@@ -235,8 +242,8 @@ static void close_groups(void)
     support_ok(baton_inproc_destroy(medium));
 }
 
-/* The living ranks destroy theirs together. Then each dead one does, after it
-   has learned that all others are dead. */
+/* The living ranks destroy their partials together. Then each dead rank does,
+   after it has learned that all others are dead. */
 static void close_ranks(void)
 {
     support_thread_t *threads[MOST] = {NULL};
@@ -292,8 +299,8 @@ static void check_outcome(const outcome_t *outcome, uint64_t epoch)
     assert_true(outcome->living >= active);
 }
 
-/* Each contribution is in one result, and a result is right about this
-   rank's. */
+/* Checks that each contribution is in one result only, and that the result is
+   right about this rank's contribution. */
 static void check_result(rank_t *rank, const baton_partial_result_t *result)
 {
     const uint64_t *data = result->data;
@@ -306,7 +313,8 @@ static void check_result(rank_t *rank, const baton_partial_result_t *result)
     for (int r = 0; r < size; r++) {
         sum += data[r];
     }
-    assert_int_equal(data[options.count - 1], sum); /* nothing is torn */
+    /* The last element is consistent, so the result is complete. */
+    assert_int_equal(data[options.count - 1], sum);
     assert_true(result->living <= rank->living);
     rank->living = result->living;
     if (options.keep == BATON_KEEP_ALL) {
@@ -323,7 +331,8 @@ static void check_result(rank_t *rank, const baton_partial_result_t *result)
     }
 }
 
-/* True if the wait is repeated: it has timed out, or was interrupted. */
+/* Returns true if the wait must be repeated, since it has timed out, or was
+   interrupted. */
 static bool is_awaited(baton_status_t status)
 {
     return status == BATON_ERR_TIMEOUT || status == BATON_ERR_INTERRUPTED;
@@ -336,7 +345,7 @@ static void interrupt_sometimes(const rank_t *rank)
     }
 }
 
-/* Continues this rank's step, or starts the next. */
+/* Continues this rank's step, or starts its next one. */
 static void go_on(rank_t *rank)
 {
     baton_partial_result_t result;
@@ -358,7 +367,8 @@ static void go_on(rank_t *rank)
         }
         return;
     }
-    bool done = below(50) == 0; /* test is quicker: it does not yield */
+    /* Usually calls test, which is quicker, as it does not yield. */
+    bool done = below(50) == 0;
     baton_status_t status =
         done ? BATON_OK : baton_partial_test(rank->partial, &done);
     if (done) {
@@ -374,7 +384,7 @@ static void go_on(rank_t *rank)
     }
 }
 
-/* A living rank learns of a death that it may not have noticed. */
+/* Reports a death to a living rank, which may not have noticed it. */
 static void spread_losses(void)
 {
     int victim = below(size), r = below(size);
@@ -426,7 +436,7 @@ static void take_turns(void (*go)(rank_t *rank), bool (*are_all_done)(void))
     fail_msg("the ranks that live have not ended: %s", baton_error_message());
 }
 
-/* All living ranks have got the same results. */
+/* Checks that all living ranks have got the same results. */
 static void check_same(void)
 {
     for (int epoch = 1; epoch <= STEPS; epoch++) {
@@ -441,7 +451,8 @@ static void check_same(void)
     }
 }
 
-/* Each contribution of a living rank is in one result, or pending. */
+/* Checks that each contribution of a living rank is in one result, or is
+   pending. */
 static void check_conserved(void)
 {
     for (int r = 0; r < size && options.keep == BATON_KEEP_ALL; r++) {
@@ -454,7 +465,7 @@ static void check_conserved(void)
     }
 }
 
-/* baton_partial_lives is right after any number of losses. */
+/* Checks baton_partial_lives, after any number of losses. */
 static void check_lives(void)
 {
     for (int r = 0; r < size; r++) {
@@ -487,8 +498,8 @@ static void choose_options(void)
     counts[1] = options.count - counts[0];
     options.tensors = below(2) == 0 ? 2 : 0;
     options.counts = options.tensors > 0 ? counts : NULL;
-    /* With BATON_SUM itself, the count of active ranks has an element of the
-       vector; with another operation it has none. */
+    /* With BATON_SUM, the vector has one more element, for the count of active
+       ranks. With another operation it has not. */
     own_sum = *BATON_SUM;
     options.op = below(3) == 0 ? &own_sum : BATON_SUM;
     options.inner = below(4) == 0 ? baton_add_allreduce_ring : NULL;
@@ -560,8 +571,8 @@ static void interrupt(void *engine)
     baton_engine_interrupt(engine);
 }
 
-/* Starts a step, whose wait comes to be one for the survivors, and interrupts
-   that. */
+/* Starts a step and waits. The wait becomes one for the survivors, and is
+   interrupted then. */
 static void interrupt_while_it_waits_for_peers(rank_t *rank)
 {
     baton_partial_result_t result;
@@ -605,7 +616,8 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
     close_ranks();
 }
 
-/* Rank 0 starts a step more than the others, which wait for it in destroy. */
+/* Rank 0 starts one step more than the others. They wait for that step in
+   destroy. */
 TEST(test_partial_says_that_peers_do_no_more_steps)
 {
     baton_partial_result_t result;
@@ -636,14 +648,15 @@ static void leave_partial(void *arg)
     rank->left = true;
 }
 
-/* All destroy their partials. The victim dies behind so many messages and one,
-   before all with -1, or after its destroy, which returns false. */
+/* All ranks destroy their partials. The victim dies after so many further
+   messages; with -1 before all others have begun; or after its own destroy, in
+   which case this returns false. */
 static bool die_in_destroy(rank_t *victim, int messages)
 {
     support_thread_t *threads[3];
     open_groups(3, BATON_PROGRESS_THREAD);
     for (int r = 0; r < 3; r++) {
-        ranks[r].group->collective = true; /* as groups over MPI are */
+        ranks[r].group->collective = true; /* like groups over MPI */
         support_ok(
             baton_partial_create(ranks[r].group, &options, &ranks[r].partial));
     }
@@ -668,7 +681,7 @@ static bool die_in_destroy(rank_t *victim, int messages)
     return died;
 }
 
-/* The others don't wait for BATON_DESTROY_MS. */
+/* The other ranks must not wait for BATON_DESTROY_MS. */
 TEST(test_partial_is_destroyed_whoever_dies_when)
 {
     support_set_variable("BATON_DESTROY_MS", "600000");
@@ -683,9 +696,9 @@ TEST(test_partial_is_destroyed_whoever_dies_when)
     support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
-/* Rank 0 destroys its partial in a step whose long messages rank 1 takes part
-   by part. Returns whether a message was in transfer: then the memory that it
-   uses is still there when rank 1 goes on. */
+/* Rank 0 destroys its partial during a step whose long messages rank 1 takes
+   part by part. Returns whether a message was in transfer. If so, the memory
+   that it uses must still exist when rank 1 goes on. */
 static bool destroy_in_motion(const uint64_t *data, int turns)
 {
     open_ranks(2, BATON_PROGRESS_MANUAL);
@@ -699,7 +712,8 @@ static bool destroy_in_motion(const uint64_t *data, int turns)
     baton_status_t status = baton_partial_destroy(ranks[0].partial);
     bool in_motion = status == BATON_ERR_TIMEOUT;
     support_expect(status, in_motion ? status : BATON_OK);
-    for (int i = 0; in_motion && i < 3; i++) { /* repeating it frees nothing */
+    /* Further calls of destroy free nothing. */
+    for (int i = 0; in_motion && i < 3; i++) {
         support_says("memory is still in use");
         support_expect(baton_partial_destroy(ranks[0].partial),
                        BATON_ERR_TIMEOUT);
@@ -756,9 +770,9 @@ static void refuse_a_wait_inside(const rank_t *rank)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* Rank 2 dies while rank 1, which makes no more calls then, takes rank 0's
-   message part by part. Returns whether that was in transfer: rank 0 waits for
-   its end. */
+/* Rank 2 dies while rank 1 takes a message of rank 0 part by part. After that
+   rank 1 makes no more calls. Returns whether the message was in transfer: then
+   rank 0 waits for its end. */
 static bool wait_for_motion(const uint64_t *data, int turns)
 {
     baton_partial_result_t result;
@@ -832,8 +846,8 @@ TEST(test_partial_says_what_does_not_go_on)
     close_ranks();
 }
 
-/* The only message that rank 2 awaits from the dead rank is optional: that it
-   starts. The wait fails nevertheless. */
+/* Rank 2 waits for only one message of the dead rank. This message, which says
+   that the rank has started, is optional. The wait fails nevertheless. */
 TEST(test_partial_that_does_not_go_on_fails)
 {
     baton_partial_result_t result;
@@ -859,7 +873,7 @@ TEST(test_partial_that_does_not_go_on_fails)
    gradients. */
 
 static baton_sparse_options_t sparse_options;
-static int generation; /* shrinks that any rank has begun */
+static int generation; /* number of shrinks that any rank has begun */
 
 static bool keeps_entries_of_others(void)
 {
@@ -922,8 +936,8 @@ static void open_sparse(baton_progress_t progress)
     }
 }
 
-/* Starts a step. A gradient whose step has not ended is given again, but not to
-   a partial one. */
+/* Starts a step. If a step has not ended, its gradient is given again, except
+   to partial all-reduces. */
 static baton_status_t start_sparse(rank_t *rank)
 {
     double *in_place =
@@ -951,7 +965,7 @@ static baton_status_t start_sparse(rank_t *rank)
     return status;
 }
 
-/* Waits for the next result, or the next one that was missed. */
+/* Waits for the next result, or for the next one that this rank has missed. */
 static baton_status_t wait_sparse(rank_t *rank)
 {
     baton_sparse_result_t result;
@@ -963,7 +977,8 @@ static baton_status_t wait_sparse(rank_t *rank)
         size_t at = result.indices != NULL ? result.indices[i] : i;
         double value = ((const double *)result.values)[i];
         rank->results[at] += value;
-        bool is_sent = value != 0; /* by the element's rank */
+        /* The rank that the element belongs to has sent it. */
+        bool is_sent = value != 0;
         bool clears = sparse_options.partial
                           ? rank->result_count >= sparse_options.warmup
                           : keeps_entries_of_others() || is_sent;
@@ -983,7 +998,8 @@ static bool is_over(baton_status_t status)
            status == BATON_ERR_CANCELLED;
 }
 
-/* Continues this rank's step, or starts the next, if it has not done all. */
+/* Continues this rank's step. If that has ended, starts the next one, unless
+   the rank has done all steps. */
 static void work(rank_t *rank)
 {
     if (rank->started) {
@@ -1015,7 +1031,7 @@ static void work(rank_t *rank)
     }
 }
 
-/* Gets the results that this rank has missed, and starts a step again that no
+/* Gets the results that this rank has missed, and starts again a step that no
    rank has completed. */
 static void catch_up(rank_t *rank)
 {
@@ -1035,7 +1051,8 @@ static void catch_up(rank_t *rank)
     }
     if (sparse_options.partial) {
         rank->started = false;
-        rank->step = rank->result_count; /* including the others' */
+        /* Counts the results that only other ranks had got. */
+        rank->step = rank->result_count;
     }
 }
 
@@ -1106,7 +1123,8 @@ static void check_sparse(int died)
         }
         assert_memory_equal(rank->results, first->results,
                             sizeof rank->results);
-        assert_int_equal(rank->hash, first->hash); /* in the same order */
+        /* The results came in the same order. */
+        assert_int_equal(rank->hash, first->hash);
         baton_status_t status = BATON_ERR_BUSY;
         while (status == BATON_ERR_BUSY) {
             for (int i = 0; i < size; i++) {
@@ -1140,7 +1158,7 @@ static void check_sparse(int died)
     }
 }
 
-/* Closes ranks whose groups may have been shrunk. */
+/* Closes the ranks. Their groups may have been shrunk. */
 static void close_shrunk(void)
 {
     for (int r = 0; r < size; r++) {
@@ -1200,7 +1218,8 @@ TEST(test_partial_sparse_goes_on_whoever_dies_when)
     kill_in_sparse_steps(true, BATON_ON_LOSS_CONTINUE);
 }
 
-/* The ranks below `count` call fn in turns, until it has succeeded on each. */
+/* The ranks below `count` call fn in turns, until it has succeeded on each of
+   them. */
 static void do_all(int count, baton_status_t (*fn)(int rank))
 {
     bool done[MOST] = {false};
@@ -1233,8 +1252,8 @@ static baton_status_t move_again(int r)
     return baton_sparse_shrink(ranks[r].sparse, ranks[r].groups[2], 0);
 }
 
-/* Ranks 0 and 1 go on together; rank 1's n-th allocation fails in each of its
-   calls. Returns whether a call makes so many. */
+/* Ranks 0 and 1 go on together. In each call of rank 1 its n-th allocation
+   fails. Returns whether any call makes as many allocations. */
 static bool shrink_without_memory(int64_t n)
 {
     baton_status_t status[2] = {BATON_ERR_TIMEOUT, BATON_ERR_TIMEOUT};
@@ -1281,7 +1300,8 @@ TEST(test_sparse_shrinks_after_a_lack_of_memory)
     sparse_options.algorithm = BATON_SPARSE_SPARDL;
     sparse_options.teams = 1;
     int64_t last = 0;
-    /* Some allocations may fail: their memory only serves to answer peers. */
+    /* Some allocations may fail without an error: their memory only serves to
+       answer peers. */
     for (int64_t n = 1; n < last + 5; n++) {
         last = shrink_without_memory(n) ? n : last;
     }
@@ -1348,8 +1368,9 @@ TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
     close_ranks();
 }
 
-/* Holds the library's thread, which starts rank 0's step after a loss, in that
-   call. The linker redirects calls of baton_schedule_start to this wrapper. */
+/* Holds the library's thread in its call of baton_schedule_start, by which it
+   starts rank 0's step again after a loss. The linker redirects calls of that
+   function to this wrapper. */
 static atomic_bool holds_start;
 static pthread_t application;
 
@@ -1367,8 +1388,8 @@ baton_status_t __wrap_baton_schedule_start(baton_schedule_t *schedule)
     return status;
 }
 
-/* The step that a loss interrupted ends before the thread that has started it
-   again returns. Rank 0 does not start the next step meanwhile. */
+/* The step that a loss has interrupted ends before the thread that has started
+   it again returns. Rank 0 must not start the next step meanwhile. */
 TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
 {
     open_solo(3, BATON_SOLO, BATON_PROGRESS_THREAD);
@@ -1437,7 +1458,7 @@ TEST(test_partial_sparse_goes_back_to_a_state)
     close_ranks();
 }
 
-static char *kept; /* rank 0's state */
+static char *kept; /* the state of rank 0 */
 static size_t kept_bytes;
 
 static baton_status_t import_kept(int r)
@@ -1448,7 +1469,7 @@ static baton_status_t import_kept(int r)
     baton_status_t status =
         baton_sparse_state_import(ranks[r].sparse, kept, kept_bytes);
     if (status == BATON_ERR_BUSY) {
-        support_says("it goes on after a loss");
+        support_says("it is being continued after the loss");
         return BATON_ERR_TIMEOUT;
     }
     support_expect(status, BATON_ERR_INVALID);
@@ -1478,8 +1499,8 @@ TEST(test_partial_sparse_loses_a_rank_between_imports)
         (void)baton_engine_step(ranks[r].engine);
     }
     support_fails(baton_sparse_state_import(ranks[0].sparse, kept, kept_bytes),
-                  BATON_ERR_BUSY, "it goes on after a loss");
-    do_all(2, import_kept); /* refused: a state of three ranks */
+                  BATON_ERR_BUSY, "it is being continued after the loss");
+    do_all(2, import_kept); /* refused, since it is a state of three ranks */
     support_ok(baton_sparse_residual(ranks[0].sparse, after));
     assert_memory_equal(before, after, sizeof before);
     free(kept);
@@ -1510,8 +1531,8 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
     close_ranks();
 }
 
-/* Rank 1 has nothing to wait for. Its calls of test alone let rank 0's steps
-   end. */
+/* Rank 1 has nothing to wait for. Its calls of test suffice for rank 0's steps
+   to end. */
 static void end_steps_by_test_alone(bool sparse)
 {
     open_groups(2, BATON_PROGRESS_MANUAL);
@@ -1636,7 +1657,8 @@ static void ready_all(int count, const float *gradient)
     }
 }
 
-/* Opens a set on each of three ranks. The last one dies in the first step. */
+/* Opens a set of tensors on each of three ranks. The last rank dies in the
+   first step. */
 static void open_sets(const baton_tensor_t tensors[2],
                       const baton_tensors_options_t *own, const float *gradient)
 {
@@ -1666,7 +1688,7 @@ TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
     open_sets(tensors, &own, gradient);
     do_all(2, shrink_group);
     do_all(2, shrink_set);
-    for (size_t i = 0; i < 2; i++) { /* no rank has completed it */
+    for (size_t i = 0; i < 2; i++) { /* no rank has completed the first step */
         for (int r = 0; r < 2; r++) {
             support_expect(baton_tensors_wait(ranks[r].set, i, 0, &result),
                            BATON_ERR_STATE);
@@ -1686,8 +1708,8 @@ TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
     close_shrunk();
 }
 
-/* Rank 2 dies in the first step. Ranks 0 and 1 do this and the next without it,
-   and without a shrink. */
+/* Rank 2 dies in the first step. Ranks 0 and 1 do this step and the next one
+   without it, and without a call of shrink. */
 TEST(test_tensors_go_on_by_themselves)
 {
     static const float gradient[4] = {1, 2, 3, 4};
@@ -1720,8 +1742,8 @@ TEST(test_tensors_go_on_by_themselves)
     close_ranks();
 }
 
-/* A rank is lost before the comparison. Names of the tensors differ on the
-   others, and the error says so. */
+/* A rank is lost before the comparison. The names of the tensors differ on the
+   other ranks, and the error says so. */
 TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
 {
     static const char *const names[] = {"weight", "bias"};

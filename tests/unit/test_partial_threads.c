@@ -1,6 +1,5 @@
-/* Collectives that do not wait for all ranks, among threads that sleep at
-   random: no contribution is lost or counted twice. Then ranks that come and
-   go. */
+/* Partial collectives in threads that sleep at random: no contribution is lost
+   or counted twice. Also ranks that come and go. */
 #include "support/conserve.h"
 #include "support/sanitized.h"
 
@@ -76,8 +75,9 @@ static void doze(support_random_t *random)
     nanosleep(&span, NULL);
 }
 
-/* Ranks come at any time, do a few steps, and leave as soon as they have ended
-   them, whether or not others have started theirs, or made their partial. */
+/* Ranks come at random times, do a few steps, and leave as soon as these have
+   ended. Other ranks may not have started theirs by then, or not even made
+   their partial. */
 static void come_and_go(support_worker_t *worker)
 {
     const uint64_t *seed = worker->arg;

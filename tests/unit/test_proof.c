@@ -1,4 +1,5 @@
-/* Contributor sets: their unions, and the errors of their check. */
+/* Sets of contributors (baton/proof.h): their unions, and the errors of their
+   check. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 
@@ -85,7 +86,7 @@ TEST_BETWEEN(test_union_of_all_ranks_holds_in_any_order, open_proof,
     vector_t pairs = unite(unite(of_rank(3), of_rank(0)),
                            unite(of_rank(2), unite(of_rank(4), of_rank(1))));
     holds(up, NULL);
-    /* Equal sets are equal words, so that results can be compared. */
+    /* Equal sets have equal words, so that results can be compared. */
     assert_memory_equal(&up, &down, sizeof(up));
     assert_memory_equal(&up, &pairs, sizeof(up));
 }
@@ -101,7 +102,7 @@ TEST_BETWEEN(test_empty_set_is_neutral, open_proof, close_proof)
     holds(unite(empty(), empty()), nobody);
 }
 
-/* Parts of a vector, by `first`. */
+/* Parts of a vector, which begin at index `first`. */
 TEST_BETWEEN(test_elements_have_their_places, open_proof, close_proof)
 {
     vector_t parts;
@@ -117,7 +118,7 @@ TEST_BETWEEN(test_elements_have_their_places, open_proof, close_proof)
                         "proof: element 101 has element 100 in its place");
 }
 
-/* Sets of more than a word, with the last rank in a word of its own. */
+/* Sets that do not fit a word. The last rank is in a word of its own. */
 TEST_BETWEEN(test_many_ranks, open_proof, close_proof)
 {
     static const int sizes[] = {1, 63, 64, 65, 128, 129};
@@ -146,7 +147,7 @@ TEST_BETWEEN(test_many_ranks, open_proof, close_proof)
     }
 }
 
-/* A union that exists already takes no memory. */
+/* A union that was made before takes no memory. */
 TEST_BETWEEN(test_known_sets_need_no_memory, open_proof, close_proof)
 {
     (void)of_all();
@@ -196,7 +197,8 @@ TEST_BETWEEN(test_memory_that_nobody_wrote, open_proof, close_proof)
 {
     static const uint32_t garbage[] = {1,          2,          3,         100,
                                        0xa5a5a5a5, 0x3f800000, UINT32_MAX};
-    (void)of_all(); /* many values, and still none of these is one */
+    /* There are many sets, but none has one of the numbers below. */
+    (void)of_all();
     for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
         char says[100];
         (void)snprintf(says, sizeof(says),
@@ -242,7 +244,7 @@ TEST_BETWEEN(test_proof_refuses_wrong_arguments, open_proof, close_proof)
                         "proof: rank is 5; allowed: 0 to 4");
     support_expect(baton_proof_fill(proof, -1, 0, COUNT, vector.elements),
                    BATON_ERR_INVALID);
-    /* More elements than there are numbers. */
+    /* There are more elements than numbers for them. */
     support_expect(baton_proof_fill(proof, 0, 0, SIZE_MAX / 4, vector.elements),
                    BATON_ERR_NO_MEMORY);
     assert_int_equal(vector.elements[0], 0);

@@ -1,6 +1,6 @@
 /* Schedules that are started again before their last epoch has ended: examples
-   of each rule, and random programs of up to five ranks against a model. And
-   waits for them beside something else. */
+   of each rule, and random programs of up to five ranks, which are compared
+   with a model. Also waits beside which a program polls something else. */
 #include "support/sim.h"
 
 #include <baton/coll.h>
@@ -19,8 +19,9 @@ typedef struct part {
     uint64_t sources[TOTAL + 1], targets[TOTAL + 1];
     uint64_t started;
     uint64_t failing; /* the epoch that fails on this rank, or 0 */
-    bool stopped;     /* its schedule has failed */
-    /* By the driver; and read when all has ended. */
+    bool stopped;     /* the rank's schedule has failed */
+    /* The driver writes these fields. They are read when all epochs have
+       ended. */
     atomic_ullong ended;
     atomic_int outcomes[TOTAL + 1];
     atomic_bool wrong;
@@ -109,7 +110,7 @@ static void start_one(part_t *part)
     assert_int_equal(baton_schedule_started(part->schedule), part->started);
 }
 
-/* An epoch that has ended, or failed. */
+/* Checks an epoch that has ended or failed. */
 static void check_epoch(const part_t *part, uint64_t epoch,
                         baton_status_t status)
 {
@@ -155,7 +156,8 @@ static void finish(part_t *part)
     assert_int_equal(atomic_load(&part->ended), part->started);
 }
 
-/* All that is known of how epochs ended, where one failed. */
+/* Checks what can still be learned of how each epoch ended, after epoch
+   `failing` has failed. */
 static void check_outcomes(const part_t *part, uint64_t failing)
 {
     bool failed = false;
@@ -164,8 +166,8 @@ static void check_outcomes(const part_t *part, uint64_t failing)
         check_epoch(part, epoch, (baton_status_t)status);
         assert_true(epoch >= failing || status == BATON_OK);
         assert_true(epoch != failing || status == BATON_ERR_SYSTEM);
-        /* Behind it: those that had been started, at least. Alone in its group
-           a rank can go on. */
+        /* At least the epochs that had been started fail after it. A rank that
+           is alone in its group can go on. */
         assert_true(part->size == 1 || !failed || status == BATON_ERR_SYSTEM);
         failed |= status != BATON_OK;
     }
@@ -192,7 +194,7 @@ static void run_round(part_t *parts, support_cluster_t *cluster,
         case 1:
             test_one(part, random);
             break;
-        case 2: /* as many as can be */
+        case 2: /* start as many as the depth allows */
             for (uint32_t i = 0; i < part->depth; i++) {
                 start_one(part);
             }
@@ -261,7 +263,7 @@ TEST(test_queued_random_programs)
 
 /* ---- examples ---------------------------------------------------------- */
 
-/* Rank 1 sends to rank 0, as a support_pair, with a depth. */
+/* Rank 1 sends to rank 0, as in a support_pair, but with a depth above 1. */
 typedef struct queue {
     baton_schedule_t *schedules[2];
     baton_buffer_t buffers[2];
@@ -272,7 +274,8 @@ typedef struct queue {
 static void count_end(void *arg, uint64_t epoch, baton_status_t status)
 {
     uint64_t *ends = arg;
-    assert_int_equal(epoch, *ends + 1); /* in the test's thread */
+    /* The engine is manual, so this runs in the test's thread. */
+    assert_int_equal(epoch, *ends + 1);
     ++*ends;
 }
 
@@ -391,7 +394,7 @@ static void cancel(void *schedule)
     support_ok(baton_schedule_cancel(schedule));
 }
 
-/* Its buffers are many, so that a start takes as long as a cancel. */
+/* The schedule has many buffers, so that a start takes as long as a cancel. */
 TEST_WITH(test_queued_start_beside_a_failure, 2, SUPPORT_OWN_ENGINES)
 {
     enum { BUFFERS = 50000, ROUNDS = 40 };
@@ -437,8 +440,8 @@ TEST_MANUALLY(test_queued_destroy_ends_all, 2)
     assert_int_equal(queue.ends[1], 0);
 }
 
-/* Without messages a failed epoch retires with those behind it, and others may
-   follow. */
+/* In a schedule without messages, a failed epoch and those after it retire, and
+   others may follow. */
 static baton_status_t begin_once(void *arg, baton_call_t *call,
                                  baton_async_t async)
 {
@@ -453,7 +456,8 @@ TEST_MANUALLY(test_queued_failure_alone_ends_what_waits_behind, 1)
     uint64_t ends = 0;
     baton_schedule_t *s = support_schedule(cluster->groups[0], "alone");
     (void)baton_add_async(s, &ops, &begun);
-    baton_schedule_set_depth(s, 12); /* more than there are failures without */
+    /* More epochs than are kept without a depth. */
+    baton_schedule_set_depth(s, 12);
     baton_schedule_on_end(s, count_end, &ends);
     support_ok(baton_schedule_commit(s));
     for (int i = 0; i < 12; i++) {
@@ -537,11 +541,11 @@ TEST_MANUALLY(test_queued_starts_from_calls_and_ends, 1)
 
 /* ---- waits beside something else --------------------------------------- */
 
-/* Its third turn starts the schedule that is waited for on the other rank. */
+/* The third call starts the schedule for which the other rank waits. */
 typedef struct beside {
     baton_schedule_t *peer, *own;
     int turns;
-    baton_status_t stop; /* returned by the third turn */
+    baton_status_t stop; /* the status that the third call returns */
 } beside_t;
 
 static baton_status_t take_turn(void *arg)
@@ -599,13 +603,14 @@ TEST_EACH(test_wait_with_ends_by_its_function, 2)
     support_ends(beside.own, BATON_OK);
     beside.turns = 0;
     support_ok(baton_schedule_wait_with(beside.own, 1, -1, take_turn, &beside));
-    assert_int_equal(beside.turns, 0); /* it had ended */
+    assert_int_equal(beside.turns, 0); /* the epoch had ended already */
     support_expect(baton_schedule_wait_with(beside.own, 2, -1, take_turn, NULL),
                    BATON_ERR_STATE);
     support_pair_close(&pair);
 }
 
-/* Of two threads that wait one drives: the other's function is called, too. */
+/* If two threads wait, one of them drives. The function of the other one is
+   called, too. */
 TEST_WITH(test_wait_with_calls_beside_another_wait, 2, SUPPORT_OWN_ENGINES)
 {
     support_pair_t pair;
@@ -624,8 +629,8 @@ TEST_WITH(test_wait_with_calls_beside_another_wait, 2, SUPPORT_OWN_ENGINES)
     support_pair_close(&pair);
 }
 
-/* A thread that polls leaves nothing armed; the progress thread takes over when
-   it polls no more. */
+/* A thread that polls leaves nothing armed. The progress thread takes over when
+   it no longer polls. */
 TEST_WITH(test_step_leaves_work_for_the_thread, 2, SUPPORT_OWN_ENGINES)
 {
     support_pair_t pair;
@@ -684,7 +689,7 @@ TEST_MANUALLY(test_queued_checks_overlaps_at_the_start, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* Neither is passed over: the sums would be wrong. */
+/* Both vectors must be rebound. Otherwise the sums would be wrong. */
 TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
 {
     int64_t x[2] = {1, 2};

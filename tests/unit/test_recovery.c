@@ -1,5 +1,5 @@
-/* After failures: the caller owns its memory again, and groups work again once
-   they are recovered. Failures of nodes at random are baton-fuzz's. */
+/* After failures the caller owns its memory again, and a group works again once
+   it was recovered. baton-fuzz tests random failures of nodes. */
 #include "base/clock.h"
 #include "progress/state/task.h"
 #include "support/cluster.h"
@@ -29,16 +29,16 @@ TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
 
 /* ---- notices that recovery gives --------------------------------------- */
 
-/* The others wait for a rank that recovers late. */
+/* The other ranks wait for a rank that recovers late, and name it. */
 TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
 {
     support_fails(baton_group_recover(cluster->groups[0], 0), BATON_ERR_TIMEOUT,
-                  "rank 1 has not come");
+                  "rank 1 has not called baton_group_recover");
     support_ok(baton_group_recover(cluster->groups[1], 10000));
     support_ok(baton_group_recover(cluster->groups[0], 10000));
 }
 
-/* A schedule whose peer has destroyed its own stays failed; others work. */
+/* A schedule whose peer has destroyed its own stays failed. Others work. */
 TEST_MANUALLY(test_recovery_tells_of_what_a_peer_has_destroyed, 2)
 {
     support_pair_t kept, gone;
@@ -66,8 +66,9 @@ static void recover_both(support_cluster_t *ranks)
     support_ok(baton_group_recover(ranks->groups[0], 10000));
 }
 
-/* An epoch that recovery cancels is no success, also if nobody waited for it
-   before. What wait has returned once it does not return after a recovery. */
+/* An epoch that a recovery cancels has not succeeded, even if no thread waited
+   for it before. The error that a wait has returned once is not returned again
+   after a recovery. */
 TEST_MANUALLY(test_recovery_leaves_no_failure_unreported, 2)
 {
     support_pair_t pair;
@@ -75,7 +76,8 @@ TEST_MANUALLY(test_recovery_leaves_no_failure_unreported, 2)
     baton_schedule_t **s = pair.schedules;
     for (int round = 0; round < 3; round++) {
         bool done = false;
-        bool seen = round == 2; /* before the recovery */
+        /* In this round, wait returns the error before the recovery. */
+        bool seen = round == 2;
         support_ok(baton_schedule_start(s[0]));
         if (seen) {
             support_ok(baton_schedule_cancel(s[0]));
@@ -90,11 +92,13 @@ TEST_MANUALLY(test_recovery_leaves_no_failure_unreported, 2)
         support_expect(baton_schedule_wait(s[0], -1),
                        seen ? BATON_OK : BATON_ERR_CANCELLED);
         support_ok(baton_schedule_wait(s[1], -1));
-        if (round > 0) { /* so that the epochs before have the same number */
+        /* So that the epochs before this one have its number. */
+        if (round > 0) {
             pair.sent = (uint64_t)round + 7;
             support_schedules_run(cluster, s);
             assert_int_equal(pair.got, round + 7);
-            support_ok(baton_schedule_wait(s[0], -1)); /* it is in the past */
+            /* This epoch is an earlier one by now. */
+            support_ok(baton_schedule_wait(s[0], -1));
         }
     }
     support_pair_close(&pair);
@@ -149,7 +153,7 @@ static bool is_time(void *arg, uint64_t epoch)
     return baton__clock_ns() >= *(uint64_t *)arg;
 }
 
-/* Nothing wakes the rank for it. */
+/* No event wakes the rank, so it must ask again by itself. */
 TEST_WITH(test_recovery_asks_again_who_says_false, 1, SUPPORT_OWN_ENGINES)
 {
     uint64_t at = baton__clock_ns() + 20000000;
@@ -161,7 +165,7 @@ TEST_WITH(test_recovery_asks_again_who_says_false, 1, SUPPORT_OWN_ENGINES)
     support_schedules_destroy(cluster, s);
 }
 
-/* Calls recover on ranks in turn, as far as they get. */
+/* Calls recover on these ranks in turn. Each goes as far as it can. */
 static void recover_in_part(support_cluster_t *ranks, const char *order)
 {
     for (; *order != '\0'; order++) {
@@ -169,8 +173,8 @@ static void recover_in_part(support_cluster_t *ranks, const char *order)
     }
 }
 
-/* Ranks that know of each other start a barrier. Rank 0 recovers, and the
-   others have not yet. */
+/* Ranks that know each other start a barrier. Rank 0 recovers, and the other
+   ranks have not yet done so. */
 static baton_schedule_t **recover_first(support_cluster_t *cluster,
                                         keeper_t keepers[3])
 {
@@ -189,7 +193,8 @@ static baton_schedule_t **recover_first(support_cluster_t *cluster,
     return s;
 }
 
-/* Rank 0 recovers again before the others have: they know when they have. */
+/* Rank 0 recovers again before the other ranks have finished. They still learn
+   when they have. */
 TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
 {
     keeper_t keepers[3] = {{0, 0}};
@@ -213,7 +218,8 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 0 destroys the schedule then: the others have recovered, too. */
+/* Rank 0 destroys the schedule then. For the other ranks the recovery has
+   ended, too. */
 TEST_WITH(test_recovery_ends_though_a_peer_destroys, 3, SUPPORT_OWN_MANUAL)
 {
     keeper_t keepers[3] = {{0, 0}};
@@ -248,10 +254,12 @@ static bool post_receive(void *endpoint, baton_token_t token, int peer,
 
 static bool withdraw_receive(void *endpoint, baton_token_t token, int peer)
 {
-    return withdraws; /* a poll has told its end, or will */
+    /* A poll has reported, or will report, the end of the receive. */
+    return withdraws;
 }
 
-/* A sender has filled the receive, and a failure is told first. */
+/* A sender has filled the receive. The poll returns a failure before it reports
+   that. */
 static size_t poll_filled(void *endpoint, baton_event_t *out, size_t max)
 {
     size_t count = baton__inproc_transport.poll(endpoint, out, max - 1);
@@ -296,7 +304,8 @@ TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
 {
     withdraws = true;
     end_behind_failure();
-    withdraws = false; /* the receive moves until the poll tells its end */
+    /* The receive is in transfer until the poll reports its end. */
+    withdraws = false;
     end_behind_failure();
 }
 
@@ -319,7 +328,7 @@ static void recover_there(void *arg)
 }
 
 /* A recovery cancels an epoch while a thread waits for it. The thread gets the
-   error, however late it looks. */
+   error, however late it continues. */
 TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "barrier");
@@ -339,7 +348,8 @@ TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
         support_ok(baton_group_recover(cluster->groups[0], SUPPORT_WAIT_MS));
         support_thread_join(peer);
         support_thread_join(waiter);
-        if (round % 2 == 0) { /* otherwise it may wait after the recovery */
+        /* In other rounds the thread may begin to wait after the recovery. */
+        if (round % 2 == 0) {
             assert_int_equal(waiting.status, BATON_ERR_CANCELLED);
         }
     }

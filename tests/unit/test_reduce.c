@@ -1,5 +1,6 @@
-/* The built-in reductions: every operation, type and instruction set of this
-   processor against an independent reference; and the types themselves. */
+/* The built-in reductions: every operation and type, with every instruction set
+   of this processor, compared with an independent reference. Also the types
+   themselves. */
 #include "base/half.h"
 #include "ops/copy.h"
 #include "support/cluster.h"
@@ -41,7 +42,8 @@ TEST(test_reduce_matches_reference_on_all_isas)
     }
 }
 
-/* From anywhere to anywhere in a line, with nothing touched beside it. */
+/* The vectors begin and end anywhere in a cache line. Nothing beside them is
+   changed. */
 TEST(test_copies_past_cache_are_exact)
 {
     enum { LINE = 64, MOST = 200, GUARD = 0xee };
@@ -170,7 +172,8 @@ static void check_rounding(float value)
                      reference_half(BATON_BF16, (double)value));
 }
 
-/* Just below, at and just above the middle between two neighbours, and any. */
+/* Values just below, at and just above the middle between two neighbours, and
+   random ones. */
 TEST(test_half_conversions_round_to_even)
 {
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
@@ -201,7 +204,7 @@ TEST(test_dtype_has_size_and_name)
     assert_string_equal(baton_dtype_name((baton_dtype_t)99), "?");
 }
 
-/* The error of a name that is none lists them all, and the nearest. */
+/* The error for an unknown name lists all names, and the nearest one. */
 TEST(test_names_are_found)
 {
     baton_dtype_t dtype = BATON_DTYPE_NONE;

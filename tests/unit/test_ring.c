@@ -1,6 +1,6 @@
-/* The rings in shared memory: their exact capacity, their end, turns, and
-   producers that are killed or stopped in the middle of a record, or of ringing
-   a doorbell. */
+/* The rings in shared memory: their exact capacity, their end, fairness, and
+   producers that are killed or stopped in the middle of a record, or while they
+   ring a doorbell. */
 #include "support/cluster.h"
 #include "transport/shm/doorbell.h"
 #include "transport/shm/ring.h"
@@ -61,7 +61,7 @@ static void fill(unsigned char *record, size_t bytes, unsigned char number)
     memset(record + sizeof(uint32_t), number, bytes - sizeof(uint32_t));
 }
 
-/* Puts a record in whose bytes all have a number. */
+/* Puts a record whose bytes all have the value `number`. */
 static bool put(int producer, size_t bytes, unsigned char number)
 {
     unsigned char *record = baton__ring_claim(&rings[producer], bytes);
@@ -85,7 +85,7 @@ static bool take(size_t bytes, unsigned char number)
     return whole;
 }
 
-/* All but one. */
+/* A ring holds one record less than it has cells. */
 RING_TEST(test_ring_holds_exactly_its_cells)
 {
     for (int round = 0; round < 3; round++) {
@@ -105,8 +105,8 @@ RING_TEST(test_ring_holds_exactly_its_cells)
     }
 }
 
-/* A record that does not fit the end goes to the beginning, if that is free:
-   what is skipped counts. */
+/* A record that does not fit at the end goes to the beginning, if that is free.
+   The cells that are skipped count as used. */
 RING_TEST(test_ring_skips_its_end)
 {
     enum { LARGE = 5 * BATON__CELL_BYTES };
@@ -117,7 +117,7 @@ RING_TEST(test_ring_skips_its_end)
         assert_false(put(1, LARGE, 2));
         assert_true(take(16, 1));
     }
-    assert_true(put(1, LARGE, 2)); /* 3 skipped, and 5 */
+    assert_true(put(1, LARGE, 2)); /* 3 cells are skipped, and 5 used */
     assert_false(put(1, 16, 3));
     for (int i = 0; i < CELLS - 9; i++) {
         assert_true(take(16, 1));
@@ -126,7 +126,8 @@ RING_TEST(test_ring_skips_its_end)
     assert_null(baton__inbox_front(&inbox));
 }
 
-/* Whatever lies in cells, and however often a byte has wrapped. */
+/* A record is seen only when it was committed, whatever its cells contained
+   before, and however often a count has wrapped. */
 RING_TEST(test_ring_shows_what_was_committed)
 {
     for (uint32_t i = 0; i < MANY; i++) {
@@ -159,8 +160,8 @@ RING_TEST(test_ring_producers_take_turns)
 
 /* ---- processes --------------------------------------------------------- */
 
-/* A process that puts one record in, and gets a signal in the middle of the
-   next one. */
+/* Runs a process that puts one record into the ring, and gets a signal in the
+   middle of the next one. */
 static pid_t fork_struck(int producer, int signal)
 {
     pid_t pid = fork();
@@ -189,7 +190,7 @@ static pid_t fork_producer(int producer)
     _exit(0);
 }
 
-/* As take(), when there is something. */
+/* Like take(), but waits until there is a record. */
 static bool await(size_t bytes, unsigned char number)
 {
     while (baton__inbox_front(&inbox) == NULL) {
@@ -224,10 +225,12 @@ RING_TEST(test_ring_costs_a_struck_producer_its_own_records)
 /* ---- doorbells ----------------------------------------------------------- */
 
 enum { BEFORE = 1, BEHIND };
-static int strikes; /* before or behind the call of sendto, if at all, */
-static int strike;  /* this signal */
+/* The moment of the signal, before or after the call of sendto; 0: no
+   signal. */
+static int strikes;
+static int strike; /* the signal that is raised */
 
-/* Takes the place of libc's. */
+/* This definition replaces the C library's. */
 ssize_t sendto(int fd, const void *data, size_t bytes, int flags,
                __CONST_SOCKADDR_ARG to, socklen_t size)
 {
@@ -249,8 +252,9 @@ static bool is_rung(const baton__doorbell_t *bell)
     return poll(&fd, 1, 0) == 1;
 }
 
-/* The sleeper is armed; one rings it, and is struck. It wakes, or at the ring
-   of another; and so it does after it has armed anew. */
+/* The sleeper is armed. A process rings its bell, and gets the signal
+   meanwhile. The sleeper must wake, or else at the ring of another process. The
+   same must be true after it has armed again. */
 static void expect_woken(baton__doorbell_t bells[3], baton__bell_t armed_for,
                          int where)
 {

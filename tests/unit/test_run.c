@@ -1,7 +1,8 @@
-/* The run state against a sequential model, which computes from scratch which
-   nodes must be ready: all graphs of up to four nodes, in every order in which
-   the nodes can complete. The moves are those of progress/: pop a ready node
-   and issue it, or complete a message. Larger graphs are baton-fuzz's. */
+/* The run state, compared with a sequential model, which computes from scratch
+   which nodes must be ready. Tests all graphs of up to four nodes, with all
+   orders in which the nodes can complete. The moves are those of progress/: pop
+   a ready node and issue it, or complete a message. baton-fuzz tests larger
+   graphs. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
 
@@ -12,7 +13,7 @@ typedef enum action { CALL, SKIP, SEND, RECV } action_t;
 /* Edges lead from lower to higher ids. */
 static struct graph {
     uint32_t count;
-    uint32_t preds[NODES]; /* a mask */
+    uint32_t preds[NODES]; /* the node's predecessors, as a mask */
     uint32_t need[NODES];
     action_t action[NODES];
     bool optional[NODES];
@@ -20,7 +21,7 @@ static struct graph {
 
 typedef enum status { WAITING, READY, ISSUED, SATISFIED, SKIPPED } status_t;
 
-/* A run, its memory and the model's state, which are copied as a whole. */
+/* A run, its memory and the state of the model. They are copied as a whole. */
 static struct snapshot {
     baton__run_t run;
     uint32_t left[NODES];
@@ -29,7 +30,7 @@ static struct snapshot {
     status_t status[NODES];
 } now;
 
-static uint64_t ends; /* of all orders so far */
+static uint64_t ends; /* the number of all orders so far */
 
 /* ---- the model --------------------------------------------------------- */
 
@@ -42,7 +43,7 @@ static uint32_t count_bits(uint32_t mask)
     return count;
 }
 
-/* Whether the node fires once the nodes of a mask are satisfied. */
+/* Returns whether the node fires if the nodes of a mask are satisfied. */
 static bool fires(uint32_t node, uint32_t satisfied)
 {
     uint32_t need = graph.need[node] == BATON_NEED_ALL
@@ -77,7 +78,7 @@ static bool is_through(void)
     return true;
 }
 
-/* The nodes that an epoch fires: the least fixed point. */
+/* Returns the nodes that an epoch fires, which are the least fixed point. */
 static uint32_t fired_at_the_end(void)
 {
     uint32_t fired = 0, satisfied = 0;
@@ -90,7 +91,8 @@ static uint32_t fired_at_the_end(void)
     return fired;
 }
 
-/* Run and model agree on what is ready and whether the epoch is over. */
+/* Compares the run with the model: which nodes are ready, and whether the epoch
+   is over. */
 static void compare(void)
 {
     uint32_t ready = 0, expected = 0;
@@ -106,8 +108,8 @@ static void compare(void)
     assert_int_equal(baton__run_is_through(&now.run), is_through());
 }
 
-/* No move is left: what an epoch fires has fired, and if that is not all that
-   it requires, it is stuck. */
+/* Called if no move is left. All nodes that the epoch fires must have fired. If
+   some required nodes have not, the epoch must be stuck. */
 static void expect_quiescent(void)
 {
     uint32_t fired = 0;
@@ -152,7 +154,7 @@ static void pop(void)
     }
 }
 
-/* Every order of moves from here to the end of epoch `epochs`. */
+/* Explores every order of moves from here to the end of epoch `epochs`. */
 static void explore(uint64_t epochs)
 {
     struct snapshot here = now;
@@ -215,7 +217,8 @@ static void explore_graph(const support_cluster_t *cluster, uint64_t epochs)
     (void)!baton_schedule_destroy(s);
 }
 
-/* All edges, needs and the first of these kinds for node i and those after. */
+/* Explores all edges, all needs, and the first `kind_count` kinds, for node i
+   and the nodes after it. */
 static void explore_all(const support_cluster_t *cluster, uint32_t i,
                         int kind_count, uint64_t epochs)
 {

@@ -1,9 +1,12 @@
 /* Errors of adders, with the node's name and numbers: each sticks until commit
-   reports it. test_commit.c has the errors of commit. */
+   reports it. test_commit.c has the errors of commit. Also the drawing of a
+   schedule. */
 #include "support/refusal.h"
 #include <limits.h>
+#include <unistd.h>
 
-/* adder(schedule, arguments ...) in a new schedule fails its commit. */
+/* Expects that commit fails after adder(schedule, arguments ...) in a new
+   schedule. */
 #define REFUSED(text, adder, ...)                                              \
     do {                                                                       \
         baton_schedule_t *s_ = refusal_begin();                                \
@@ -11,7 +14,7 @@
         refused(s_, BATON_ERR_INVALID, text);                                  \
     } while (0)
 
-/* A part of the buffer, which has 16 bytes. */
+/* Returns a view of a part of the buffer, which has 16 bytes. */
 static baton_view_t part(size_t offset, size_t bytes)
 {
     return refusal_part(offset, bytes);
@@ -103,8 +106,9 @@ TEST(test_schedule_refuses_unknown_nodes)
             baton_set_optional, other);
     REFUSED("baton_enclose_end names node 9, and \"wrong\" has 0",
             baton_enclose_end, baton_enclose_begin(s_), other, other);
-    REFUSED("length 3, of 0", baton_set_length,
-            baton_add_recv(s_, 1, part(0, 8)), (baton_length_t){3});
+    REFUSED("node 0 and length 3, and the schedule has 1 and 0",
+            baton_set_length, baton_add_recv(s_, 1, part(0, 8)),
+            (baton_length_t){3});
     REFUSED("nop#0 has no operand", baton_set_length, baton_add_nop(s_),
             baton_add_length(s_));
 }
@@ -140,6 +144,55 @@ TEST(test_schedule_tells_hosts_of_its_ranks_alone)
         support_says("; allowed: 0 to 2");
     }
     assert_int_equal(baton_schedule_host_of(s, 2), 0);
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- the drawing ------------------------------------------------------- */
+
+static void draws(const baton_schedule_t *schedule, const char *expected)
+{
+    char path[] = "/tmp/test_schedule.XXXXXX";
+    char text[1024];
+    int file = mkstemp(path);
+    support_ok(baton_schedule_write_dot(schedule, path));
+    ssize_t bytes = read(file, text, sizeof text - 1);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    assert_string_equal(text, expected);
+    close(file);
+    unlink(path);
+}
+
+TEST(test_schedule_is_drawn_before_and_after_the_commit)
+{
+    static const char drawn[] =
+        "strict digraph {\n"
+        "    label=\"rank 0 of 3: a \\\"quoted\\\" name\";\n"
+        "    node [shape=box];\n"
+        "    \"recv#0\" [label=\"recv#0\\nfrom rank 1\\n4 bytes\"];\n"
+        "    \"recv#1\" [label=\"recv#1\\nfrom rank 2\\n4 bytes\", "
+        "color=gray];\n"
+        "    \"nop#2\" [label=\"nop#2\"];\n"
+        "    \"send#3\" [label=\"send#3\\nto rank 2\\n8 bytes\"];\n"
+        "    \"recv#0\" -> \"nop#2\" [style=dashed, label=\"1 of 2\"];\n"
+        "    \"recv#1\" -> \"nop#2\" [style=dashed, label=\"1 of 2\"];\n"
+        "    \"nop#2\" -> \"send#3\";\n"
+        "}\n";
+    baton_schedule_t *s = refusal_begin_named("a \"quoted\" name");
+    baton_node_t first = baton_add_recv(s, 1, part(0, 4));
+    baton_node_t second = baton_add_recv(s, 2, part(4, 4));
+    baton_node_t either = baton_add_nop(s);
+    baton_set_optional(s, second);
+    baton_set_need(s, either, BATON_NEED_ANY);
+    baton_before(s, first, either);
+    baton_before(s, second, either);
+    baton_before(s, either, baton_add_send(s, 2, part(8, 8)));
+    draws(s, drawn);
+    support_ok(baton_schedule_commit(s));
+    draws(s, drawn);
+    support_fails(baton_schedule_write_dot(s, "/no/such/file"),
+                  BATON_ERR_SYSTEM,
+                  "name\" can't be drawn in \"/no/such/file\": No such file");
+    support_fails(baton_schedule_write_dot(s, NULL), BATON_ERR_INVALID, "path");
     support_ok(baton_schedule_destroy(s));
 }
 

@@ -1,5 +1,5 @@
-/* Segments and their mappings, with both ends in one process; and
-   baton_memory_alloc where there is nothing to share. */
+/* Segments and their mappings, with both ends in one process. Also
+   baton_memory_alloc if no memory can be shared. */
 #include "base/alloc.h"
 #include "base/descriptor.h"
 #include "support/sim.h"
@@ -75,7 +75,7 @@ HOST_TEST(test_segments_are_read_by_the_peer)
     assert_string_equal(map(next, other + 1, 6), "there");
     assert_string_equal(map(id, block, 5), "here");
     assert_ptr_not_equal(map(id, block, 5), block);
-    block[0] = 'w'; /* it is no copy */
+    block[0] = 'w'; /* the mapping is not a copy */
     assert_string_equal(map(id, block, 5), "were");
 }
 
@@ -119,8 +119,8 @@ HOST_TEST(test_segments_fill_gaps)
     assert_int_equal(host.segments.total, MIB);
 }
 
-/* Of two segments that follow each other in one place the peer knows the last.
- */
+/* Of two segments that follow each other at one address, the peer maps the
+   last. */
 HOST_TEST(test_segments_that_were_freed_are_unmapped)
 {
     open_host(64 * MIB);
@@ -136,14 +136,14 @@ HOST_TEST(test_segments_that_were_freed_are_unmapped)
             baton__mappings_sweep(&host.mappings);
             assert_false(baton__mappings_are_stale(&host.mappings));
             assert_null(map(id, block, 1));
-        } else { /* the descriptor of the next one finds the old mapping */
+        } else { /* the next descriptor will find the old mapping */
             host.mappings.seen = host.freed.count;
         }
     }
 }
 
-/* More descriptors than the peer's socket takes: the others go another way, and
-   go through once there is room. */
+/* There are more descriptors than the peer's socket takes. The other messages
+   take another way, until there is room. */
 HOST_TEST(test_segments_of_a_peer_that_is_behind)
 {
     enum { BLOCKS = 16, BYTES = 5 * MIB / 4 };
@@ -152,7 +152,8 @@ HOST_TEST(test_segments_of_a_peer_that_is_behind)
     int count = 0;
     size_t most = (size_t)48 * MIB;
     while (count < BLOCKS && host.segments.total < most) {
-        size_t part = host.segments.total / 4; /* a segment of its own */
+        /* So large that the block gets a segment of its own. */
+        size_t part = host.segments.total / 4;
         size_t bytes = part > BYTES ? part : BYTES;
         blocks[count] = baton__segments_allocate(&host.segments, bytes);
         assert_non_null(blocks[count]);
@@ -181,7 +182,8 @@ HOST_TEST(test_segments_have_limits)
     baton__segments_release(&host.segments, block);
     block = baton__segments_allocate(&host.segments, 3 * MIB);
     assert_non_null(block);
-    assert_null(baton__segments_allocate(&host.segments, 100)); /* short */
+    /* There is no memory for it. */
+    assert_null(baton__segments_allocate(&host.segments, 100));
     baton__segments_release(&host.segments, block);
     for (int nth = 1; nth <= 2; nth++) {
         baton__alloc_fail_nth(nth);
@@ -191,7 +193,8 @@ HOST_TEST(test_segments_have_limits)
     assert_int_equal(host.segments.total, 0);
 }
 
-/* A segment is larger than the blocks in it; the rest of it takes no memory. */
+/* A segment is larger than its blocks. The rest of the segment takes no
+   memory. */
 HOST_TEST(test_segments_take_the_memory_of_their_blocks)
 {
     struct stat file;
@@ -209,7 +212,7 @@ HOST_TEST(test_segments_take_the_memory_of_their_blocks)
     baton__memory_override(SIZE_MAX);
 }
 
-/* It would raise SIGXFSZ. */
+/* If the library exceeded the limit, the kernel would raise SIGXFSZ. */
 TEST(test_segments_heed_the_limit_of_files)
 {
     struct rlimit before;
@@ -223,7 +226,7 @@ TEST(test_segments_heed_the_limit_of_files)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
-/* A program may have closed them. */
+/* A program may have closed its standard descriptors. */
 TEST(test_shared_files_are_no_standard_descriptors)
 {
     const int closed[] = {STDIN_FILENO, STDERR_FILENO};
@@ -245,7 +248,8 @@ static void on_alarm(int signal)
 {
 }
 
-/* Each would interrupt what reserves memory, which takes longer. */
+/* Each signal would interrupt the call that reserves memory, which takes longer
+   than the time between signals. */
 HOST_TEST(test_segments_are_made_among_signals)
 {
     const struct sigaction action = {.sa_handler = on_alarm};
@@ -265,7 +269,7 @@ HOST_TEST(test_segments_of_strangers_are_refused)
     open_host(64 * MIB);
     char *block = baton__segments_allocate(&host.segments, 2 * MIB);
     static baton__segment_table_t wrong;
-    host.segments.table = &wrong; /* it sends this table's secret */
+    host.segments.table = &wrong; /* the owner sends the secret of this table */
     uint32_t id = baton__segments_share(&host.segments, PEER, block, 1);
     assert_true(id != 0);
     assert_null(map(id, block, 1));
@@ -297,7 +301,7 @@ static void try_memory(baton_group_t *group)
     support_ok(baton_memory_free(group, blocks[0]));
     support_fails(baton_memory_alloc(group, 0, &memory), BATON_ERR_INVALID,
                   "bytes is 0");
-    assert_ptr_equal(memory, blocks); /* an error leaves it as it was */
+    assert_ptr_equal(memory, blocks); /* an error leaves the output unchanged */
     for (int nth = 1; nth <= 2; nth++) {
         baton__alloc_fail_nth(nth);
         support_expect(baton_memory_alloc(group, 10000, blocks),
@@ -341,7 +345,7 @@ TEST_WITH(test_memory_free_after_a_rebind, 2, SUPPORT_OWN_ENGINES)
     support_ok(baton_memory_free(group, blocks[0]));
 }
 
-/* Blocks that were not freed are freed with the simulator. */
+/* Blocks that were not freed are freed when the simulator is destroyed. */
 TEST(test_memory_alloc_in_a_simulation)
 {
     baton_sim_t *sim = support_sim_of(2);

@@ -1,5 +1,5 @@
-/* Selection against a sort, for every element type and instruction set; lists
-   of entries against dense arithmetic. */
+/* Selection, compared with a sort, for every element type and instruction set.
+   Also lists of entries, compared with dense arithmetic. */
 #include "base/half.h"
 #include "base/random.h"
 #include "ops/kernels.h"
@@ -21,7 +21,7 @@ static double load(baton_dtype_t dtype, const void *data, size_t i)
     return (bits & sign) != 0 ? -value : value;
 }
 
-/* By the kernels of each instruction set. */
+/* Runs a test with the kernels of each instruction set. */
 static void for_each_isa(void (*run)(void))
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
@@ -39,7 +39,8 @@ static void for_each_isa(void (*run)(void))
 static double values[LARGEST];
 static uint32_t expected[LARGEST], actual[LARGEST + 1];
 
-/* As the library samples: one of each stratum. */
+/* Returns an element of a sample, chosen as the library chooses it: one in each
+   stratum. */
 static size_t position(size_t count, size_t size, size_t i)
 {
     double stride = (double)count / (double)size;
@@ -55,7 +56,8 @@ static void fill(baton_dtype_t dtype, void *data, size_t count,
     select_fill(kind, dtype, data, count, position, random);
 }
 
-/* As lib/coll/sparse/algorithms/topka.c selects by a threshold. */
+/* Selects by the threshold of a sample, as lib/coll/sparse/algorithms/topka.c
+   does. */
 static size_t sampled(const baton_device_selection_t *s, void *scratch)
 {
     const size_t most = 2 * s->k < s->from.count ? 2 * s->k : s->from.count;
@@ -105,7 +107,7 @@ TEST(test_selections_are_those_of_a_sort)
 
 static double left[LARGEST], right[LARGEST], sums[LARGEST];
 
-/* The sum goes to a third vector, or to the left or the right one. */
+/* The sum is stored in a third vector, in the left one, or in the right one. */
 static baton_accumulation_t accumulation(baton_dtype_t dtype, size_t count,
                                          int form)
 {
@@ -133,7 +135,8 @@ static void expect_accumulated(const baton_accumulation_t *of, size_t found,
     assert_memory_equal(actual, expected, kept * sizeof *actual);
 }
 
-/* Adding up and selecting, one after the other, and at once. */
+/* Compares an addition that is followed by a selection with both in one
+   pass. */
 static void expect_one_pass(baton_dtype_t dtype, size_t count, size_t k,
                             int form)
 {
@@ -150,7 +153,8 @@ static void expect_one_pass(baton_dtype_t dtype, size_t count, size_t k,
     size_t found = baton_accumulate_topk(&of, k, actual, scratch, &same);
     expect_accumulated(&of, found, kept);
     assert_int_equal(same, threshold);
-    /* Past the caches, where the sum is not at the beginning of a line. */
+    /* The sum is written past the caches, and does not begin at the beginning
+       of a cache line. */
     of = accumulation(dtype, count, form);
     if (form == 0 && count < LARGEST) {
         of.sum = (char *)values + baton_dtype_size(dtype);
@@ -159,7 +163,8 @@ static void expect_one_pass(baton_dtype_t dtype, size_t count, size_t k,
     found = baton_accumulate_topk(&of, k, actual, scratch, &same);
     expect_accumulated(&of, found, kept);
     assert_int_equal(same, threshold);
-    /* All that reach the threshold fit, or half of them do. */
+    /* There is room for all elements that reach the threshold, or for half of
+       them. */
     const size_t rooms[] = {LARGEST, kept / 2};
     for (int i = 0; i < 2; i++) {
         size_t all =
@@ -179,7 +184,7 @@ static void expect_accumulation(baton_dtype_t dtype, size_t count,
     const size_t ks[] = {0, 1, count / 100 + 1, count / 2, count};
     for (int kind = 0; kind < SELECT_KINDS; kind++) {
         fill(dtype, left, count, (select_kind_t)kind, random);
-        /* The sum of two NaNs has the payload of either. */
+        /* The sum of two NaNs may have the payload of either. */
         bool nans = kind == SELECT_BITS || kind == SELECT_NANS;
         fill(dtype, right, count, nans ? SELECT_NORMAL : (select_kind_t)kind,
              random);
@@ -253,7 +258,7 @@ static void compute(const baton_accumulation_t *of, void *g, void *velocity,
     add(of, sum, g);
 }
 
-/* Wherever the selection looks first. */
+/* Accumulates with each vector in which the selection may look first. */
 static void expect_terms(const baton_accumulation_t *given, size_t k)
 {
     static double g[LARGEST], velocity[LARGEST];
@@ -283,7 +288,7 @@ static void expect_terms(const baton_accumulation_t *given, size_t k)
         memset(of.sum, 0, bytes);
         baton_candidates_find(&of, k, &candidates, scratch);
         expect_accumulated(&of, 0, 0);
-        /* A sample may mislead, and the count tells. */
+        /* A sample may mislead. The count of candidates shows that. */
         bool enough = candidates.count >= k;
         assert_true(candidates.low <= threshold || !enough);
         assert_int_equal(candidates.count,
@@ -353,8 +358,8 @@ TEST(test_nothing_reaches_a_threshold_beyond_nans)
     }
 }
 
-/* Doubles beside the middle of two neighbours, where rounding to f32 first
-   would lose on which side they are. */
+/* Doubles beside the middle between two neighbours. Rounding to f32 first would
+   lose on which side of the middle they are. */
 TEST(test_magnitudes_are_rounded_once)
 {
     for (size_t type = 0; type < TYPES - 1; type++) {
@@ -454,7 +459,7 @@ TEST(test_put_undoes_add)
     }
 }
 
-/* Entries of some indices of a vector. */
+/* Returns entries of some elements of a vector. */
 static size_t some_entries(baton_dtype_t dtype, const void *vector,
                            size_t count, support_random_t *random,
                            uint32_t *indices, void *entries)
@@ -536,7 +541,8 @@ TEST(test_candidates_and_lists_have_the_largest_sums)
     }
 }
 
-/* Nothing is selected, read or written without a type, or with another one. */
+/* Without a type, or with an unknown one, nothing is selected, read or
+   written. */
 TEST(test_what_has_no_type_is_refused)
 {
     const float given[] = {1, 2};
@@ -601,7 +607,8 @@ TEST(test_topk_of_a_list_splits_it)
     }
 }
 
-/* The order of additions that select_kernels.c states, one at a time. */
+/* Adds one element after the other, in the order that select_kernels.c
+   states. */
 static baton_magnitudes_t measured(baton_dtype_t dtype, const void *data,
                                    size_t count)
 {
@@ -646,9 +653,9 @@ static void measure_all(void)
     for (size_t type = 0; type < TYPES; type++) {
         support_random_t random = support_random(support_seed(), 60 + type);
         size_t size = baton_dtype_size(types[type]);
-        char *at = data + size / 2; /* no alignment is needed */
+        char *at = data + size / 2; /* the functions need no alignment */
         for (size_t i = 0; i < MOST; i++) {
-            /* Small ones are subnormals of f16. */
+            /* Small values are subnormal in f16. */
             double limit = i % 5 == 0 ? 4e-5 : 1;
             select_store(types[type], at, i,
                          support_random_real(&random, limit));

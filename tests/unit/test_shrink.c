@@ -1,7 +1,7 @@
-/* baton_group_shrink with ranks that die at any moment, also in the middle of
-   telling the others, and of whose deaths not every rank learns by itself; and
-   partitions, also of partials that go on by themselves. All ranks take turns
-   in one thread. Over MPI: mpi/mpi_survivors.c. */
+/* baton_group_shrink with ranks that die at any moment, even while they report
+   to others, and whose deaths not every rank notices by itself. Also
+   partitions, and partials that go on by themselves after one. All ranks take
+   turns in one thread. Over MPI: mpi/mpi_survivors.c. */
 #include "base/alloc.h"
 #include "ops/op.h"
 #include "progress/state/member.h"
@@ -17,20 +17,23 @@ enum { MOST = 8, TRIALS = 400, TURNS = 100000 };
 typedef struct rank {
     baton_engine_t *engine;
     baton_group_t *group, *survivors;
-    baton_partial_t *partial; /* NULL: it shrinks its group */
+    baton_partial_t *partial; /* NULL: the rank shrinks its group */
     baton_partial_result_t result;
-    baton_transport_t port; /* the group's, which sends nothing once it died */
+    /* The group's transport, but it sends nothing once the rank has died. */
+    baton_transport_t port;
     const baton_transport_t *given;
     bool dead;
-    int notices; /* that it still sends before it dies; -1: it lives */
-    int answers; /* that it has sent: what was agreed */
+    int notices; /* number of notices until the rank dies; -1: it lives */
+    /* Number of answers with an agreement that the rank has sent. */
+    int answers;
 } rank_t;
 
 static rank_t ranks[MOST];
 static baton_inproc_t *medium;
 static int size;
 static support_random_t dice;
-static unsigned side; /* bits of the ranks on one side of a cut; 0: none */
+/* The ranks on one side of a partition, as bits; 0: there is none. */
+static unsigned side;
 
 static int below(int n)
 {
@@ -46,7 +49,7 @@ static rank_t *rank_of(const void *endpoint)
     return &ranks[r];
 }
 
-/* The rank dies behind one of its notices, and the next are not sent. */
+/* Sends a notice. The rank may die after it, and then sends no more. */
 static baton_status_t notify(void *endpoint, int peer,
                              const baton_header_t *header, const void *data,
                              size_t bytes)
@@ -59,7 +62,7 @@ static baton_status_t notify(void *endpoint, int peer,
         return BATON_AGAIN;
     }
     if (((side >> peer ^ side >> (rank - ranks)) & 1) != 0) {
-        return BATON_OK; /* it is lost on its way */
+        return BATON_OK; /* the notice is lost on its way */
     }
     rank->notices -= rank->notices > 0;
     rank->answers += header->kind == BATON__MESSAGE_VIEW && header->tag == 2;
@@ -107,7 +110,7 @@ static int close_ranks(void **state)
 
 #define SHRINK_TEST(name) TEST_BETWEEN(name, NULL, close_ranks)
 
-/* Steps of the first ranks, in turn. */
+/* Makes steps of the first `count` ranks in turn. */
 static void step(int count, int steps)
 {
     for (int i = 0; i < steps; i++) {
@@ -115,20 +118,20 @@ static void step(int count, int steps)
     }
 }
 
-/* A subgroup that is destroyed rests once it has said farewell, and no sooner;
-   and ends when its peer has, too. */
+/* A subgroup that is destroyed needs no more steps once it has said farewell,
+   but not before. It is freed when its peer has said farewell, too. */
 SHRINK_TEST(test_a_subgroup_rests_behind_its_farewell)
 {
     static const int both[] = {0, 1};
     baton_group_t *of[2];
     open_ranks(2);
     for (int r = 0; r < 2; r++) {
-        ranks[r].group->collective = true; /* as groups over MPI are */
+        ranks[r].group->collective = true; /* like groups over MPI */
         support_ok(
             baton_group_create_sub(ranks[r].group, both, 2, "some", &of[r]));
     }
     const baton__stepper_t *stepper = of[1]->stepper;
-    ranks[1].dead = true; /* it has no room for notices */
+    ranks[1].dead = true; /* rank 1 has no room for notices */
     support_ok(baton_group_destroy(of[1]));
     step(2, TURNS / 1000);
     assert_int_equal(stepper->recovering, 1);
@@ -138,7 +141,8 @@ SHRINK_TEST(test_a_subgroup_rests_behind_its_farewell)
     support_ok(baton_group_destroy(of[0]));
     step(2, TURNS / 1000);
     assert_ptr_equal(stepper->groups, ranks[1].group);
-    /* One whose peer does not end is given up, with what it owes the peer. */
+    /* A subgroup whose peer does not end is given up, with the notices for that
+       peer. */
     support_ok(
         baton_group_create_sub(ranks[1].group, both, 2, "other", &of[1]));
     baton_schedule_t *s = support_schedule(of[1], "owed");
@@ -155,7 +159,7 @@ SHRINK_TEST(test_a_subgroup_rests_behind_its_farewell)
     support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
-/* One that lives learns by itself that the victim is dead. */
+/* A living rank notices by itself that the victim is dead. */
 static void learn(int r, int victim)
 {
     const rank_t *rank = &ranks[r];
@@ -165,7 +169,7 @@ static void learn(int r, int victim)
     }
 }
 
-/* It finds that another one does not answer. */
+/* A rank finds that another one does not answer. */
 static void suspect(int r, int other)
 {
     ranks[r].given->lose(ranks[r].group->endpoint, other, BATON_ERR_TIMEOUT,
@@ -181,7 +185,8 @@ static int count_living(void)
     return count;
 }
 
-/* A random one that lives goes on to shrink its group; true if all have. */
+/* Lets a random living rank continue to shrink its group. Returns true if all
+   have done so. */
 static bool take_turn(void)
 {
     rank_t *rank = &ranks[below(size)];
@@ -192,7 +197,8 @@ static bool take_turn(void)
             support_expect(status, BATON_OK);
         }
     } else if (!rank->dead) {
-        (void)baton_engine_step(rank->engine); /* it answers, or computes */
+        /* The rank answers peers, or computes. */
+        (void)baton_engine_step(rank->engine);
     }
     int done = 0;
     for (int r = 0; r < size; r++) {
@@ -201,7 +207,8 @@ static bool take_turn(void)
     return done == count_living();
 }
 
-/* All that live have the same members, and each of these is one. */
+/* Checks that the groups of all living ranks have the same members, which
+   include each of these ranks. */
 static void check_survivors(void)
 {
     const baton_group_t *first = NULL;
@@ -241,7 +248,8 @@ static void kill_some_meanwhile(void)
                 all_learned &= learned[victim];
             }
             if (ranks[victim].dead && learned[victim] && below(50) == 0) {
-                learn(below(size), victim); /* so that no death is unknown */
+                /* So that no death remains unknown. */
+                learn(below(size), victim);
             }
         }
         if (done && all_learned) {
@@ -279,10 +287,11 @@ static baton_status_t go_on(rank_t *rank)
                : baton_group_shrink(rank->group, 0, &rank->survivors);
 }
 
-/* Each rank notices by itself that those on the other side don't answer, in
-   any order, and those on its side that they have ended which are in `ended`.
-   Returns the ranks that go on; all others must be told of the partition. They
-   shrink their groups or, with options, wait for a step of a partial. */
+/* Each rank notices by itself, in any order, that the ranks on the other side
+   do not answer and, for ranks on its side, that those in `ended` have ended.
+   Returns the ranks that go on. All others must be told of the partition. The
+   ranks shrink their groups or, if `options` is not NULL, wait for a step of a
+   partial. */
 static unsigned part(int count, unsigned cut, unsigned ended,
                      const baton_partial_options_t *options)
 {
@@ -308,7 +317,8 @@ static unsigned part(int count, unsigned cut, unsigned ended,
             }
         }
     }
-    step(count, options != NULL ? count : 0); /* all notice the cut */
+    /* All ranks notice the partition. */
+    step(count, options != NULL ? count : 0);
     for (int r = 0; r < count && options != NULL; r++) {
         support_ok(baton_partial_start(ranks[r].partial));
     }
@@ -321,7 +331,7 @@ static unsigned part(int count, unsigned cut, unsigned ended,
         on |= status == BATON_OK ? 1U << r : 0;
     }
     assert_int_equal(over, all);
-    side = 0; /* the link is back */
+    side = 0; /* the sides can reach each other again */
     for (int turn = 0; turn < 4 * count; turn++) {
         int r = turn % count;
         (void)baton_engine_step(ranks[r].engine);
@@ -339,12 +349,13 @@ static unsigned part(int count, unsigned cut, unsigned ended,
     return on;
 }
 
-/* Of two sides the larger one goes on, and of two halves the one with the
-   lowest rank. Ranks that have ended count for neither. */
+/* Of two sides the larger one goes on. Of two halves, the one with the lowest
+   rank does. Ranks that have ended count for neither side. */
 static void cut_all(int most, const baton_partial_options_t *options)
 {
     dice = support_random(support_seed(), 23);
-    support_set_variable("BATON_PEER_TIMEOUT_MS", "1"); /* parts after 250 us */
+    /* A partition is recognised after 250 us. */
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1");
     for (int count = 2; count <= most; count++) {
         for (unsigned cut = 1; cut < 1U << (count - 1); cut++) {
             for (int i = 0; i < 2; i++) {
@@ -370,13 +381,14 @@ TEST(test_every_cut_leaves_one_side)
                                           .dtype = BATON_U64,
                                           .on_loss = BATON_ON_LOSS_CONTINUE};
     cut_all(7, NULL);
-    support_set_variable("BATON_DESTROY_MS", "1"); /* they end one by one */
+    /* The ranks destroy their groups one after another. */
+    support_set_variable("BATON_DESTROY_MS", "1");
     cut_all(5, &full);
     support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
-/* MPI tells that rank 0 can't be reached, and its link then that it has ended.
- */
+/* MPI reports that rank 0 can't be reached, and then its link reports that it
+   has ended. */
 SHRINK_TEST(test_shrink_parts_not_before_an_end_is_told)
 {
     open_ranks(2);
@@ -408,7 +420,8 @@ SHRINK_TEST(test_shrink_without_a_loss_copies_the_group)
     assert_int_equal(baton_group_origin(ranks[2].group, 1), 1);
 }
 
-/* Each allocation fails once; in the second round nothing is made to stay. */
+/* Another allocation fails in each call. In the second round no resource stays
+   allocated. */
 SHRINK_TEST(test_shrink_without_memory_leaves_nothing_behind)
 {
     open_ranks(1);
@@ -435,7 +448,8 @@ SHRINK_TEST(test_shrink_names_who_has_not_come)
     baton_group_t *none = NULL;
     open_ranks(2);
     support_fails(baton_group_shrink(ranks[0].group, 0, &none),
-                  BATON_ERR_TIMEOUT, "rank 1 has not come");
+                  BATON_ERR_TIMEOUT,
+                  "rank 1 has not called baton_group_shrink");
     baton_engine_interrupt(ranks[0].engine);
     support_expect(baton_group_shrink(ranks[0].group, -1, &none),
                    BATON_ERR_INTERRUPTED);
@@ -447,7 +461,7 @@ SHRINK_TEST(test_shrink_names_who_has_not_come)
 SHRINK_TEST(test_shrink_tells_a_rank_that_is_left_out)
 {
     open_ranks(3);
-    learn(0, 2); /* which lives */
+    learn(0, 2); /* rank 2 lives */
     (void)baton_engine_step(ranks[0].engine);
     baton_status_t status = BATON_ERR_TIMEOUT;
     for (int turn = 0; turn < TURNS && (status == BATON_ERR_TIMEOUT ||
@@ -465,17 +479,18 @@ SHRINK_TEST(test_shrink_tells_a_rank_that_is_left_out)
     assert_int_equal(baton_group_size(ranks[1].survivors), 2);
 }
 
-/* It comes when the others have agreed, and made their group. */
+/* Rank 2 calls shrink after the others have agreed and made their group. */
 SHRINK_TEST(test_shrink_tells_a_rank_that_was_left_out_before)
 {
     open_ranks(3);
-    learn(0, 2); /* which lives */
+    learn(0, 2); /* rank 2 lives */
     ranks[2].dead = true;
     while (!take_turn()) {
     }
     ranks[2].dead = false;
-    step(3, 3); /* rank 2 drops what it was told so far */
-    assert_non_null(baton__group_loss(ranks[1].group, 2)); /* it was told */
+    step(3, 3); /* rank 2 drops the notices that it has got so far */
+    /* Rank 2 was told, and is lost to rank 1. */
+    assert_non_null(baton__group_loss(ranks[1].group, 2));
     baton_status_t status = BATON_ERR_TIMEOUT;
     for (int turn = 0; turn < 20 && status == BATON_ERR_TIMEOUT; turn++) {
         status = baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors);
@@ -484,8 +499,8 @@ SHRINK_TEST(test_shrink_tells_a_rank_that_was_left_out_before)
     support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
 }
 
-/* Rank 0 has had no room for an answer when it shrinks the group again: rank 1
-   gets it all the same. */
+/* Rank 0 had no room to send an answer when it shrinks the group again. Rank 1
+   must get the answer nevertheless. */
 SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
 {
     const baton_header_t asks = {
@@ -509,8 +524,8 @@ SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
     assert_int_equal(ranks[0].answers, 1);
 }
 
-/* A rank that is left out may have a group of the same number, and say
-   something in it before the survivors have made theirs. */
+/* A rank that was left out may have a group with the same number, and send
+   messages in it before the survivors have made their group. */
 SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
 {
     const baton_header_t left = {.kind = BATON__MESSAGE_LEFT};
@@ -548,7 +563,7 @@ SHRINK_TEST(test_who_leaves_says_whom_it_has_lost)
     ranks[1].port.lose = note_lost;
     learn(0, 2);
     (void)baton_engine_step(ranks[0].engine);
-    ranks[0].group->collective = true; /* as a group over MPI */
+    ranks[0].group->collective = true; /* like a group over MPI */
     support_ok(baton_group_destroy(ranks[0].group));
     ranks[0].group = NULL;
     (void)baton_engine_step(ranks[1].engine);
@@ -564,7 +579,8 @@ SHRINK_TEST(test_who_leaves_says_whom_it_has_lost)
     assert_int_equal(baton__group_first_lost(ranks[1].group), 1 + 2);
 }
 
-/* As groups over MPI are, whose ranks tell each other of losses. */
+/* Opens ranks whose groups are like those over MPI: the ranks report losses to
+   each other. */
 static void open_collective(int count)
 {
     open_ranks(count);
@@ -573,7 +589,7 @@ static void open_collective(int count)
     }
 }
 
-/* As test_who_leaves_says_whom_it_has_lost, in a subgroup. */
+/* The same as test_who_leaves_says_whom_it_has_lost, in a subgroup. */
 SHRINK_TEST(test_who_leaves_a_subgroup_says_whom_it_has_lost)
 {
     const int all[] = {0, 1, 2};
@@ -596,8 +612,8 @@ SHRINK_TEST(test_who_leaves_a_subgroup_says_whom_it_has_lost)
     support_ok(baton_group_destroy(subgroups[1]));
 }
 
-/* Rank 1 waits for rank 0 in a recovery, and notices no loss itself. Rank 0,
-   which does, has no room for notices at first. */
+/* Rank 1 waits for rank 0 in a recovery, and notices no loss itself. Rank 0
+   does, but has no room for notices at first. */
 SHRINK_TEST(test_a_loss_is_told_to_all_ranks)
 {
     open_collective(4);
@@ -613,7 +629,7 @@ SHRINK_TEST(test_a_loss_is_told_to_all_ranks)
     assert_null(baton__group_loss(ranks[1].group, 0));
 }
 
-/* Rank 0 dies behind its first notice, which is to rank 1. */
+/* Rank 0 dies after its first notice, which is to rank 1. */
 SHRINK_TEST(test_who_hears_of_a_loss_tells_it_on)
 {
     open_collective(4);
@@ -625,8 +641,9 @@ SHRINK_TEST(test_who_hears_of_a_loss_tells_it_on)
     assert_null(baton__group_loss(ranks[2].group, 0));
 }
 
-/* Rank 1 hears from rank 0 that rank 2 is lost, which lives. The transport of
-   that hears of it, too: else what moves to rank 1 would not end. */
+/* Rank 1 hears from rank 0 that rank 2, which lives, is lost. Rank 1's
+   transport must learn of that, too. Otherwise transfers to rank 1 would not
+   end. */
 SHRINK_TEST(test_who_is_taken_for_lost_is_told)
 {
     open_collective(3);
@@ -643,8 +660,8 @@ SHRINK_TEST(test_who_is_taken_for_lost_is_told)
     assert_null(baton__group_loss(ranks[0].group, 1));
 }
 
-/* Rank 0 is only stopped, on the host of rank 1: no partition parts them. It
-   goes on later, and finds that it is lost. */
+/* Rank 0 is only stopped, and is on the host of rank 1, so there is no
+   partition. Later it continues, and finds that it is lost. */
 SHRINK_TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
 {
     baton_status_t status = BATON_ERR_TIMEOUT;
@@ -666,7 +683,8 @@ static baton_schedule_t *make_barrier(int r, const char *name)
     return schedule;
 }
 
-/* Rank 0 has not noticed the loss, and waits for rank 1, which shrinks. */
+/* Rank 0 has not noticed the loss. It waits for rank 1, which shrinks the
+   group. */
 SHRINK_TEST(test_shrink_fails_what_peers_still_start)
 {
     open_ranks(3);
@@ -701,8 +719,8 @@ static baton_status_t refuse(void *endpoint, baton_token_t token, int peer,
     return BATON_ERR_TRANSPORT;
 }
 
-/* Rank 0 finds that rank 2 is lost, by a send, and tells rank 1, which recovers
-   or not. That tells rank 3, which commits later. */
+/* Rank 0 finds by a send that rank 2 is lost, and tells rank 1, which may
+   recover. Rank 1 tells rank 3, which commits later. */
 static void lose_and_commit_late(const char *name, bool recovers,
                                  const char *says)
 {
@@ -719,7 +737,8 @@ static void lose_and_commit_late(const char *name, bool recovers,
         support_ok(baton_schedule_commit(s[r]));
     }
     for (int r = 1; r < 3; r++) {
-        support_ok(baton_schedule_start(s[r])); /* so that they are known */
+        /* So that ranks know each other's schedules. */
+        support_ok(baton_schedule_start(s[r]));
     }
     step(3, 6);
     ranks[0].port.send = refuse;
@@ -730,12 +749,13 @@ static void lose_and_commit_late(const char *name, bool recovers,
     step(2, 6);
     support_fails(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT,
                   "rank 2 is gone");
-    ranks[0].dead = true; /* it answers no more */
+    ranks[0].dead = true; /* rank 0 no longer answers */
     if (!recovers) {
         support_ok(baton_schedule_destroy(s[1]));
         s[1] = NULL;
     }
-    (void)baton_engine_step(ranks[3].engine); /* its status does not matter */
+    /* The result of this step does not matter. */
+    (void)baton_engine_step(ranks[3].engine);
     support_ok(baton_schedule_commit(s[3]));
     support_ok(baton_schedule_start(s[3]));
     for (int turn = 0; turn < 8; turn++) {
@@ -769,8 +789,8 @@ static void find_left(void *endpoint, int peer)
                          "nobody answers there any more");
 }
 
-/* Rank 1 has left without telling. Rank 0 owes it a notice: that rank 2 is
-   lost, or that rank 0 has destroyed a schedule. */
+/* Rank 1 has left without a farewell. Rank 0 has a notice for it: that rank 2
+   is lost, or that rank 0 has destroyed a schedule. */
 static void leave_untold(bool loses)
 {
     baton_schedule_t *s = NULL;
@@ -785,7 +805,7 @@ static void leave_untold(bool loses)
         support_ok(baton_schedule_start(s));
         step(1, 3);
     }
-    ranks[0].dead = true; /* its transport has no room for its sends */
+    ranks[0].dead = true; /* rank 0's transport has no room for notices */
     (void)baton_engine_step(ranks[0].engine);
     assert_int_equal(baton__member_of(ranks[0].group)->answer_count, loses);
     support_set_variable("BATON_DESTROY_MS", "1");

@@ -1,6 +1,5 @@
 /* The interface of the sparse all-reduce: options, wrong use, steps, and
-   partial steps. Properties that hold for every step are in
-   sim/test_properties.c. */
+   partial steps. sim/test_properties.c tests the properties of every step. */
 #include "base/half.h"
 #include "support/sparse.h"
 
@@ -159,8 +158,8 @@ TEST(test_options_that_differ_are_refused_on_all_ranks)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* All ranks agree, and a step has its result, even under a name that an earlier
-   create had. */
+/* All ranks agree, and a step gives its result, even under a name that an
+   earlier create has used. */
 static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options,
                         int other, const baton_sparse_options_t *others)
 {
@@ -180,7 +179,8 @@ static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options,
     }
 }
 
-/* Costs of links may differ, as they do with different calibrations. */
+/* Costs of links may differ between ranks, for example because of different
+   calibrations. */
 TEST(test_costs_may_differ_where_they_decide_nothing)
 {
     baton_sim_t *sim = open_sim();
@@ -220,13 +220,14 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
         expect_step(sim, &options, -1, NULL);
     }
     options.name = NULL;
-    other.size = 5000; /* as in memory that was not initialised */
+    other.size = 5000; /* as if memory was not initialised */
     refuse(sim, &options, 0, &other, BATON_ERR_INVALID, "size is 5000, must be",
            "rank 0 has options that cannot be read");
     refuse(sim, &options, 3, NULL, BATON_ERR_INVALID, "options is NULL",
            "rank 3 has options that cannot be read");
     other = options;
-    other.short_velocity = true; /* an option that may differ */
+    /* Ranks may have different values of this option. */
+    other.short_velocity = true;
     refuse(sim, &options, 1, &other, BATON_ERR_INVALID, "short_velocity is",
            NULL);
     expect_step(sim, &options, -1, NULL);
@@ -235,7 +236,7 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
 
 /* ---- wrong use --------------------------------------------------------- */
 
-/* Every call, with arguments that are right in themselves. */
+/* Every call, with valid arguments. */
 #define EACH_CALL(CALL)                                                        \
     CALL(TEST, baton_sparse_test(sparse, &done))                               \
     CALL(WAIT, baton_sparse_wait(sparse, 0, &result))                          \
@@ -283,7 +284,7 @@ static void expect_calls(baton_sparse_t *sparse, call_t first,
     }
 }
 
-/* Calls with NULL, before connect, and while a step runs. */
+/* Calls with NULL, before connect, or while a step runs. */
 TEST(test_calls_out_of_turn_are_refused)
 {
     baton_sim_t *sim = open_sim();
@@ -331,7 +332,7 @@ TEST(test_wrong_arguments_are_refused)
     support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
     support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
     support_ok(make(START, sparse));
-    for (int i = 0; i < 2; i++) { /* a result may be asked for again */
+    for (int i = 0; i < 2; i++) { /* wait may return a result again */
         baton_sparse_result_t result;
         support_ok(baton_sparse_wait(sparse, -1, &result));
     }
@@ -347,7 +348,7 @@ TEST(test_wrong_arguments_are_refused)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Both have the same gradients. */
+/* Runs both sets of ranks with the same gradients, and compares them. */
 static void expect_same_steps(support_sparse_t *left, support_sparse_t *right)
 {
     for (uint64_t step = 0; step < 7; step++) {
@@ -361,7 +362,8 @@ static void expect_same_steps(support_sparse_t *left, support_sparse_t *right)
     }
 }
 
-/* Results and residuals have the same bits as with gradients that are given. */
+/* Results and residuals have the same bits as with gradients that are passed to
+   start. */
 TEST(test_gradients_are_accumulated_in_place)
 {
     for (int i = 0; i < 5; i++) {
@@ -433,10 +435,10 @@ TEST(test_parts_that_are_wrong_are_refused)
     support_ok(PART(60, 60));
     support_ok(PART(70, COUNT));
     support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_STATE,
-                  "the one with element 0 was not contributed");
+                  "the part with element 0 was not contributed");
     support_ok(PART(0, 20));
     support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_STATE,
-                  "the one with element 20 was not contributed");
+                  "the part with element 20 was not contributed");
     support_fails(baton_sparse_start(sparse, vector), BATON_ERR_INVALID,
                   "must be NULL: parts of it were contributed");
     support_ok(PART(20, 50));
@@ -444,7 +446,7 @@ TEST(test_parts_that_are_wrong_are_refused)
     support_expect(PART(0, 1), BATON_ERR_BUSY);
     support_ok(baton_sparse_wait(sparse, -1, &result));
     assert_int_equal(result.count, 1);
-    for (int i = 0; i < 4; i++) { /* each of these forgets parts */
+    for (int i = 0; i < 4; i++) { /* each of these calls discards the parts */
         support_ok(PART(0, 20));
         if (i == 3) {
             support_sparse_recover(group);
@@ -490,7 +492,8 @@ TEST(test_oktopk_publishes_about_k)
     support_sparse_close(group);
 }
 
-/* A step in which all ranks have these six elements, and then zeros. */
+/* Makes a step in which all ranks have these six elements, and zeros
+   elsewhere. */
 static void step_with_first(support_sparse_t *group, const float *first)
 {
     for (int rank = 0; rank < group->size; rank++) {
@@ -501,8 +504,8 @@ static void step_with_first(support_sparse_t *group, const float *first)
     support_sparse_step(group);
 }
 
-/* Three entries of all ranks: each of three regions has one. So their owners
-   receive as much. */
+/* All ranks have the same three entries, one in each of three regions. So the
+   owners of the regions receive the same amount. */
 TEST(test_oktopk_divides_few_entries_evenly)
 {
     enum { SIZE = 4, K = 3 };
@@ -520,8 +523,8 @@ TEST(test_oktopk_divides_few_entries_evenly)
     support_sparse_close(group);
 }
 
-/* Six entries reach the threshold, and the last four still do after it was
-   raised: these alone are selected. */
+/* Six entries reach the threshold. After it was raised, the last four still do,
+   and only these are selected. */
 TEST(test_oktopk_selects_again_what_a_raise_leaves)
 {
     enum { SIZE = 2, K = 4 };
@@ -553,7 +556,7 @@ TEST(test_gradients_are_clipped)
         support_sparse_t *group = support_sparse_open(size, &options);
         for (int rank = 0; rank < size; rank++) {
             float *gradient = support_sparse_gradient(group, rank);
-            gradient[0] = 30; /* the norm is 50 */
+            gradient[0] = 30; /* the norm of the gradient is 50 */
             gradient[1] = -40;
         }
         support_sparse_step(group);
@@ -565,8 +568,8 @@ TEST(test_gradients_are_clipped)
     }
 }
 
-/* A rank's velocity is zero where the result has all that the rank had, and
-   remains where it has nothing. */
+/* A rank's velocity is zero if the result has all that the rank had contributed
+   to an element, and remains if the result has nothing of it. */
 TEST(test_velocity_ends_where_it_was_sent)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
@@ -613,12 +616,12 @@ TEST(test_what_is_not_finite_surfaces)
     }
 }
 
-/* Gradients in which several ranks have a NaN or an infinity in one element:
-   there the order of operands determines the bits of the sum. */
+/* Gradients in which several ranks have a NaN or an infinity in one element.
+   The order of the operands determines the bits of the sum. */
 static void fill_not_finite(support_sparse_t *group, uint64_t seed)
 {
     const bool wide = group->options.dtype == BATON_F64;
-    /* Lowest exponent bit. */
+    /* The lowest bit of the exponent. */
     const uint64_t lowest = UINT64_C(1) << (wide ? 52 : 23);
     const uint64_t exponent = (wide ? 0x7ff : 0xff) * lowest;
     support_random_t random = support_random(support_seed(), seed);
@@ -639,7 +642,8 @@ static void step_not_finite(int size, const baton_sparse_options_t *options)
     support_sparse_t *group = support_sparse_open(size, options);
     for (uint64_t step = 0; step < 3; step++) {
         fill_not_finite(group, step);
-        support_sparse_step(group); /* fails unless ranks have the same bits */
+        /* This fails unless all ranks have the same bits. */
+        support_sparse_step(group);
         baton_sparse_stats_t stats;
         uint64_t not_finite = 0;
         for (size_t i = 0; i < group->results[0].count; i++) {
@@ -683,7 +687,7 @@ TEST(test_what_is_not_finite_has_the_same_bits_on_all_ranks)
     }
 }
 
-/* A step of two ranks whose largest entries cancel. */
+/* Makes a step of two ranks, whose largest entries cancel. */
 static void step_cancels(const baton_sparse_options_t *options)
 {
     support_sparse_t *group = support_sparse_open(2, options);
@@ -707,7 +711,8 @@ static void step_cancels(const baton_sparse_options_t *options)
     support_sparse_close(group);
 }
 
-/* TOPKDSA sends 6 elements as a dense region, and 100 as entries. */
+/* TOPKDSA sends a vector of 6 elements as a dense region, and one of 100 as
+   entries. */
 TEST(test_sums_of_zero_are_left_out)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
@@ -760,7 +765,7 @@ static baton_sparse_options_t partial_options(void)
     return options;
 }
 
-/* Starts a step on one rank, and lets it run as far as it goes. */
+/* Starts a step on one rank only, and lets it run as far as it can. */
 static void start_alone(support_sparse_t *group, int rank)
 {
     float *gradient = support_sparse_gradient(group, rank);
@@ -771,15 +776,15 @@ static void start_alone(support_sparse_t *group, int rank)
     support_ok(baton_sim_run(group->sim, -1));
 }
 
-/* Returns whether the rank was in time. */
+/* Waits for a result, and returns whether the rank was in time. */
 static bool take(support_sparse_t *group, int rank)
 {
     support_ok(baton_sparse_wait(group->ranks[rank], 0, &group->results[rank]));
     return group->results[rank].included;
 }
 
-/* Epochs that begin before a rank has started again take nothing of its
-   residual. */
+/* An epoch that begins before a rank has started again takes nothing from the
+   residual of that rank. */
 TEST(test_partial_sends_little_for_one_rank)
 {
     for (int size = 2; size <= 9; size++) {
@@ -793,25 +798,26 @@ TEST(test_partial_sends_little_for_one_rank)
         support_sparse_start(group);
         support_ok(baton_sim_run(group->sim, -1));
         for (int rank = 0; rank < size; rank++) {
-            assert_true(take(group, rank)); /* all, so residuals are not zero */
+            assert_true(take(group, rank)); /* all residuals are not zero */
         }
         uint64_t before = baton_sim_totals(group->sim).bytes;
         start_alone(group, 0);
         uint64_t bytes = baton_sim_totals(group->sim).bytes - before;
-        /* A quota is at least one entry. */
+        /* Each rank's share of k is at least one entry. */
         size_t k = options.k + (size_t)size;
         assert_in_range(bytes, 1,
                         k * baton_entry_bytes(options.dtype) *
                             (steps + (unsigned)size - 1));
         for (int rank = 1; rank < size; rank++) {
-            start_alone(group, rank); /* late: nothing more is sent */
+            /* The rank is late, and nothing more is sent. */
+            start_alone(group, rank);
         }
         assert_int_equal(baton_sim_totals(group->sim).bytes, before + bytes);
         support_sparse_close(group);
     }
 }
 
-/* Options with momentum, in four forms. */
+/* Returns options with momentum, in one of four forms. */
 static baton_sparse_options_t with_momentum(int form)
 {
     baton_sparse_options_t options = some_options();
@@ -822,7 +828,8 @@ static baton_sparse_options_t with_momentum(int form)
     return options;
 }
 
-/* If every epoch has every rank's gradient, partial steps equal plain ones. */
+/* If every epoch contains every rank's gradient, partial steps have the same
+   results as plain ones. */
 TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
 {
     for (int form = 0; form < 4; form++) {
@@ -838,11 +845,13 @@ TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
     }
 }
 
-/* The expected velocities: u follows a rank's own starts, late or not, and is 0
-   where a result that the rank has got has an entry. Nothing of it is lost. */
+/* The expected velocities. u advances with each start of its rank, whether late
+   or not. It becomes 0 where a result that the rank has got has an entry. No
+   part of it is lost. */
 typedef struct momenta {
     support_sparse_t *group;
-    float u[RANKS][COUNT], left[COUNT]; /* left: in no result yet */
+    /* Left: the part that is in no result yet. */
+    float u[RANKS][COUNT], left[COUNT];
 } momenta_t;
 
 static void start_with_momentum(momenta_t *all, int rank)
@@ -911,7 +920,7 @@ TEST(test_partial_momentum_of_late_ranks_is_kept)
     }
 }
 
-/* Epochs run without payload, too. */
+/* Epochs also run in cost-only simulations. */
 TEST(test_partial_runs_without_payload)
 {
     baton_sparse_options_t options = partial_options();
@@ -930,7 +939,7 @@ TEST(test_partial_runs_without_payload)
 
 /* ---- h ----------------------------------------------------------------- */
 
-/* Marks the h largest elements; of equal ones the first. */
+/* Marks the h largest elements. Of equal ones, it marks the first. */
 static void mark_largest(const float *values, int64_t h, bool *marked)
 {
     bool taken[COUNT] = {false};
@@ -953,8 +962,8 @@ static int64_t between(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Algorithm 2 of SparDL's paper, for two teams of one rank: N is how many
-   elements are among the h largest of either. */
+/* Algorithm 2 of SparDL's paper, for two teams of one rank each. N is the
+   number of elements that are among the h largest of either team. */
 TEST(test_teams_adjust_h)
 {
     enum { L = 40 };
@@ -971,7 +980,7 @@ TEST(test_teams_adjust_h)
         support_sparse_fill(group, i);
         float *gradients = support_sparse_gradient(group, 0);
         for (int j = 0; j < COUNT && i / 20 % 2 == 0; j++) {
-            gradients[COUNT + j] = gradients[j]; /* the same on both ranks */
+            gradients[COUNT + j] = gradients[j]; /* equal on both ranks */
         }
         const float *residuals = support_sparse_residual(group, 0);
         for (int rank = 0; rank < 2; rank++) {
@@ -1002,9 +1011,9 @@ TEST(test_teams_adjust_h)
     support_sparse_close(group);
 }
 
-/* Whichever send fails, a recovery ends the step on all ranks or on none, and
-   what ranks have dropped for each other comes back. Late messages let ranks
-   fail in different rounds of the step. */
+/* If any send fails, a recovery ends the step on all ranks or on none, and
+   entries that ranks have dropped for each other come back. Late messages make
+   ranks fail in different rounds of the step. */
 TEST(test_teams_lose_nothing_whichever_send_fails)
 {
     enum { SIZE = 8, SENDS = 8, TURNS = 2 };

@@ -12,10 +12,10 @@ enum { STEPS = 2, BLOCK = 5000 };
 /* ---- gradients --------------------------------------------------------- */
 
 enum {
-    /* Nearly rank 0's gradient, with the other sign on odd ranks. */
+    /* Almost rank 0's gradient, with the opposite sign on odd ranks. */
     CANCELS = SELECT_KINDS,
-    /* With NaNs, and infinities of one sign: the bits of their sums do not
-       depend on the order of operands. */
+    /* Some elements are NaN, or infinite with one sign, so that the bits of
+       sums do not depend on the order of the operands. */
     WILD
 };
 
@@ -52,8 +52,9 @@ typedef struct list {
 typedef struct definition {
     support_sparse_t *group;
     size_t bytes, entry;
-    char **sums, **work; /* of each rank: gradient plus residual; and xi */
-    list_t *bags;        /* the bag that each rank sends in an exchange */
+    /* By rank: `sums` is gradient plus residual, `work` is the paper's xi. */
+    char **sums, **work;
+    list_t *bags; /* the bag that each rank sends in an exchange */
     uint32_t *indices;
     void *scratch;
     char *result;
@@ -101,8 +102,8 @@ static void exchange(definition_t *d, int gap, int blocks)
     }
 }
 
-/* The residual is xi at the result's indices, and gradient plus old residual
-   elsewhere. */
+/* The residual is xi at the indices of the result, and gradient plus old
+   residual elsewhere. */
 static void keep_residuals(definition_t *d, const list_t *result)
 {
     const baton_sparse_options_t *o = &d->group->options;

@@ -126,8 +126,9 @@ TEST(test_import_goes_on_with_the_same_bits)
 
 /* ---- partial ones ------------------------------------------------------ */
 
-/* One rank starts after the others' epoch has ended, unless that waits for it.
-   So in modes that allow it, a gradient is pending after each step. */
+/* One rank starts after the epoch of the others has ended, unless that epoch
+   waits for it. So in modes that allow it, a gradient is pending after each
+   step. */
 static void run_late(support_sparse_t *group, uint64_t step)
 {
     int late = (int)(step % (uint64_t)group->size);
@@ -136,7 +137,8 @@ static void run_late(support_sparse_t *group, uint64_t step)
         int rank = (late + i) % group->size;
         support_ok(baton_sparse_start(group->ranks[rank],
                                       support_sparse_gradient(group, rank)));
-        /* The epoch may wait for others. */
+        /* This may return an error, since the epoch may wait for other
+           ranks. */
         (void)!baton_sim_run(group->sim, -1);
     }
     for (int rank = 0; rank < group->size; rank++) {
@@ -162,8 +164,8 @@ static void expect_same_partial(const support_sparse_t *left,
     }
 }
 
-/* Continues a run in objects that are new, or have done more or fewer steps.
-   They are recovered on the way. */
+/* Continues a run in objects that are new, or that have done more or fewer
+   steps. The objects are recovered meanwhile. */
 static void go_on_late(int size, const baton_sparse_options_t *options)
 {
     support_sparse_t *left = support_sparse_open(size, options), *right[3];
@@ -236,8 +238,8 @@ TEST(test_import_keeps_the_k_of_a_partial)
     support_sparse_close(right);
 }
 
-/* The other rank has gone on: this one's contribution is in a result that it
-   has not got. */
+/* The other rank has done another step. So this rank's contribution is in a
+   result that it has not got. */
 TEST(test_export_between_different_steps_is_refused)
 {
     baton_sparse_options_t options = some_options();
@@ -388,7 +390,7 @@ TEST(test_import_goes_back_to_dense_steps)
 
 /* ---- recoveries -------------------------------------------------------- */
 
-/* A recovery counts on from the steps of an imported state. */
+/* After a recovery, steps are counted from those of the imported state. */
 TEST(test_import_before_a_recovery)
 {
     baton_sparse_options_t options = some_options();

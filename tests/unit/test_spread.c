@@ -1,11 +1,12 @@
-/* Where ranks poll: no processor has more than it must. */
+/* Placement of the ranks that poll: no processor has more of them than
+   necessary. */
 #include "support/cmocka.h"
 #include "transport/shm/host.h"
 
 #include <sched.h>
 
-/* Two processes poll on each processor but one: wherever this thread runs it
-   goes there, if it is the last one. */
+/* Two processes poll on each processor except one. Wherever this thread runs,
+   it must move to that processor if it is the last one. */
 TEST(test_spread_moves_where_fewest_poll)
 {
     static _Atomic int32_t processors[2 * CPU_SETSIZE];
@@ -44,6 +45,7 @@ TEST(test_spread_counts_only_who_polls)
         skip();
     }
     baton__host_spread(&host);
-    assert_int_equal(host.spread_ns, 0); /* it did not look for another one */
+    /* The rank did not look for another processor. */
+    assert_int_equal(host.spread_ns, 0);
     assert_int_equal(sched_setaffinity(0, sizeof allowed, &allowed), 0);
 }

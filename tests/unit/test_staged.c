@@ -1,6 +1,6 @@
-/* The staged transport by itself: which way messages go, what they cost, and
-   what happens when devices, peers or the inner transport fail. Two ranks of
-   inproc, polled in turns. */
+/* The staged transport by itself: which way messages take, what they cost, and
+   what happens if devices, peers or the inner transport fail. The two ranks use
+   inproc, and are polled in turns. */
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "transport/inproc/rank.h"
@@ -14,17 +14,19 @@ enum { BLOCK = 4096, BUFFERS = 3, ROOM = 300000, MESSAGES = 64 };
 static const baton_header_t header = {
     .schedule = 3, .epoch = 4, .tag = 5, .incarnation = 6, .kind = 7};
 
-/* A rank: its transport and device, and the outcomes of its messages so far. */
+/* A rank: its transport, its device, and the outcomes of its messages so
+   far. */
 typedef struct end {
     baton_transport_t inner;
     const baton_transport_t *port;
     void *endpoint, *inner_endpoint;
-    bool refused; /* its last notice */
+    bool refused; /* the rank's last notice was refused */
     emulated_t *device;
-    char *memory; /* ROOM bytes on the device */
-    char *host;   /* as many here */
+    char *memory; /* ROOM bytes in device memory */
+    char *host;   /* ROOM bytes in main memory */
     baton_message_t *arrived;
-    int sent[MESSAGES], received[MESSAGES]; /* statuses, 1: not yet */
+    /* By message: its status; 1: it has not ended. */
+    int sent[MESSAGES], received[MESSAGES];
     int lost;
 } end_t;
 
@@ -130,7 +132,7 @@ static void poll_end(end_t *end)
         } else if (events[i].kind != BATON_EVENT_MOVED) {
             int *of = events[i].kind == BATON_EVENT_SENT ? &end->sent[node]
                                                          : &end->received[node];
-            assert_int_equal(*of, 1); /* it ends once */
+            assert_int_equal(*of, 1); /* a message ends only once */
             *of = events[i].status;
         }
     }
@@ -241,7 +243,7 @@ static void expect_data(pair_t *pair, baton_memory_t memory, size_t bytes)
     assert_memory_equal(end->host, pair->ends[0].host, bytes);
 }
 
-/* Sends a message, and expects it to arrive well. */
+/* Sends a message, and expects it to arrive with the right data. */
 static void pass(pair_t *pair, baton_memory_t from, baton_memory_t to,
                  size_t bytes)
 {
@@ -270,7 +272,7 @@ TEST(test_staged_kin_copies_once)
     close_pair(pair);
 }
 
-/* Each byte passes the host once at each end, in blocks. */
+/* Each byte goes through main memory once at each end, in blocks. */
 TEST(test_staged_others_copy_blocks)
 {
     static const size_t sizes[] = {1,         BLOCK - 1,       BLOCK,
@@ -289,12 +291,13 @@ TEST(test_staged_others_copy_blocks)
     assert_int_equal(to.copies[EMULATED_HOST_TO_DEVICE], copies);
     assert_int_equal(to.copied_bytes[EMULATED_HOST_TO_DEVICE], bytes);
     assert_int_equal(to.foreign, 0);
-    assert_int_equal(from.allocated, 2); /* the pinned memory, and `memory` */
+    assert_int_equal(from.allocated, 2); /* the pinned memory and `memory` */
     close_pair(pair);
 }
 
-/* The inner transport can't lend: the message is received into ordinary memory
-   first. Without that it is an error, and its sender is done all the same. */
+/* The inner transport can't lend messages. So a message is received into
+   ordinary memory first. If there is none, that is an error. The sender's part
+   ends in both cases. */
 TEST(test_staged_unreadable_host_messages_are_received)
 {
     static const size_t sizes[] = {257, BLOCK + 5, BLOCK * BUFFERS, ROOM};
@@ -314,8 +317,8 @@ TEST(test_staged_unreadable_host_messages_are_received)
     close_pair(pair);
 }
 
-/* An inner transport that takes device memory itself, in messages that are
-   long: it gets the addresses, and the device has nothing to do. */
+/* The inner transport can send device memory itself, in long messages. It gets
+   the addresses, and the device has nothing to do. */
 static baton_status_t (*inner_send)(void *endpoint, baton_token_t token,
                                     int peer, const baton_header_t *of,
                                     const void *data, size_t bytes);
@@ -364,7 +367,7 @@ TEST(test_staged_leaves_device_memory_to_who_takes_it)
     assert_memory_equal(pair->ends[1].host, pair->ends[0].host, 50000);
     assert_int_equal(emulated_counters(pair->ends[0].device).submissions, 0);
     assert_int_equal(emulated_counters(pair->ends[1].device).submissions, 0);
-    pass(pair, DEVICE, DEVICE, 1000); /* a short one is staged */
+    pass(pair, DEVICE, DEVICE, 1000); /* a short message is staged */
     assert_int_not_equal(emulated_counters(pair->ends[1].device).submissions,
                          0);
     close_pair(pair);
@@ -378,8 +381,9 @@ static bool withdraw(pair_t *pair, uint32_t node)
     return end->port->withdraw(end->endpoint, token_of(pair, node, DEVICE));
 }
 
-/* More offers than there are records for have come, as those before were
-   withdrawn: the endpoint does not sleep once there is one for the next. */
+/* More offers have arrived than there are records, since earlier offers were
+   withdrawn. The endpoint does not sleep once there is a record for the next
+   offer. */
 TEST(test_staged_offers_wait_for_records)
 {
     enum { OFFERS = 2 * MESSAGES + 3 };
@@ -407,7 +411,7 @@ TEST(test_staged_offers_wait_for_records)
     close_pair(pair);
 }
 
-/* Offers that are not Baton's are dropped, and take no record. */
+/* Offers that do not come from Baton are dropped, and take no record. */
 TEST(test_staged_wrong_offers_take_no_record)
 {
     pair_t *pair = open_pair("1");
@@ -424,8 +428,8 @@ TEST(test_staged_wrong_offers_take_no_record)
     close_pair(pair);
 }
 
-/* Copies are held up when an end closes, of which 0 has sent a message: its
-   memory is not released before they are over. */
+/* Copies are delayed while an end closes. End 0 has sent a message. Its memory
+   must not be released before the copies have ended. */
 static void close_while_copying(const char *direct, int closes, int stream)
 {
     pair_t *pair = open_pair(direct);
@@ -456,7 +460,7 @@ TEST(test_staged_wrong_sends_are_errors)
     const end_t *end = &pair->ends[0];
     baton_header_t wrong = header;
     baton_status_t status = BATON_OK;
-    wrong.kind = 0x8001; /* one of its own */
+    wrong.kind = 0x8001; /* the staged transport uses this kind itself */
     support_expect(end->port->send(end->endpoint, (baton_token_t){.node = 1}, 1,
                                    &wrong, NULL, 0),
                    BATON_ERR_INVALID);
@@ -476,29 +480,31 @@ TEST(test_staged_wrong_sends_are_errors)
 
 enum { SLOTS = 12, SLOT_BYTES = ROOM / SLOTS, TURNS = 500 };
 
-/* The fault of a trial, which happens at a random time. Faults that were not
-   chosen never happen. */
+/* The fault of a trial, which happens at a random time. Other faults never
+   happen in that trial. */
 typedef enum mishap {
     NOTHING,
-    SENDER_FAILS, /* its device, in a copy or in a call */
+    SENDER_FAILS, /* a copy, or another call, of the sender's device fails */
     RECEIVER_FAILS,
-    SENDER_LOSES, /* its peer */
+    SENDER_LOSES, /* the sender loses its peer */
     RECEIVER_LOSES,
     SENDER_CLOSES,
     RECEIVER_CLOSES,
     MISHAPS
 } mishap_t;
 
-/* Messages have a number, of which their sizes and contents follow. */
+/* Messages are numbered. Their sizes and contents follow from the numbers. */
 typedef struct traffic {
     pair_t *pair;
     support_random_t random;
     mishap_t mishap;
-    uint32_t posted;           /* messages */
-    bool withdrawn[TURNS + 1]; /* by number */
+    uint32_t posted;           /* number of messages that were posted */
+    bool withdrawn[TURNS + 1]; /* by number of the message */
     bool sending[SLOTS], receiving[SLOTS];
     uint32_t number[SLOTS], expected[SLOTS];
-    uint32_t last; /* number of a message that has arrived: they are in order */
+    /* The number of the last message that has arrived. Messages arrive in
+       order. */
+    uint32_t last;
     baton_memory_t source[SLOTS], target[SLOTS];
 } traffic_t;
 
@@ -580,12 +586,12 @@ static void take_any(traffic_t *self)
                   (size_t)slot * SLOT_BYTES, message);
 }
 
-/* The device of an end stands for a while. */
+/* Delays a device for a while. */
 static void delay_any(traffic_t *self)
 {
     const end_t *end = &self->pair->ends[below(self, 2)];
     if (self->mishap == SENDER_FAILS || self->mishap == RECEIVER_FAILS) {
-        return; /* this call might be the one that fails */
+        return; /* the call below might be the one that must fail */
     }
     emulated_delay(
         end->device,
@@ -593,9 +599,9 @@ static void delay_any(traffic_t *self)
         (int)below(self, 300));
 }
 
-/* An end whose device has nothing to do gets to sleep, as its peer does nothing
-   meanwhile: then there was nothing to report. What is to be told waits until
-   there is room, of which nothing tells, so it does not sleep for long. */
+/* An end whose device has nothing to do can go to sleep, because its peer does
+   nothing meanwhile, so there is no event. Notices wait until there is room,
+   which no event reports. So with notices it sleeps only for a short time. */
 static void sleep_any(traffic_t *self)
 {
     enum { TRIES = 1000, LONG_US = 10000 };
@@ -603,7 +609,7 @@ static void sleep_any(traffic_t *self)
     baton_event_t event;
     uint32_t us = 0;
     if (self->mishap >= SENDER_LOSES) {
-        return; /* it may hear of its peer at any time */
+        return; /* the end may learn of a loss at any time */
     }
     for (int i = 0; i < TRIES; i++) {
         emulated_synchronise_all(end->device);
@@ -619,7 +625,7 @@ static void sleep_any(traffic_t *self)
     fail_msg("it does not get to sleep");
 }
 
-/* Checks the sends and receives that have ended: without a mishap all have
+/* Checks the sends and receives that have ended. Without a fault all have
    succeeded, except receives of messages that were withdrawn. */
 static void look(traffic_t *self)
 {
@@ -705,7 +711,8 @@ static void cause(traffic_t *self)
     }
 }
 
-/* True if the receiver has accepted the message of the sender's slot. */
+/* Returns true if the receiver has accepted the message in this slot of the
+   sender. */
 static bool is_begun(const traffic_t *self, int slot)
 {
     bool begun = false;
@@ -715,8 +722,9 @@ static bool is_begun(const traffic_t *self, int slot)
     return begun;
 }
 
-/* Nothing is left that the mishap leaves to be waited for. (The inner
-   transport, which has messages from host memory, knows of no loss.) */
+/* Returns true if nothing is left to wait for, after the fault. (The inner
+   transport, which has the messages from main memory, is not told of
+   losses.) */
 static bool is_over(const traffic_t *self)
 {
     mishap_t mishap = self->mishap;
@@ -779,9 +787,10 @@ TEST(test_staged_random_traffic)
 
 /* ---- faults ------------------------------------------------------------ */
 
-/* The k-th copy of one end's device fails, for each k; or the k-th call that
-   puts something into a stream: a copy, or the record behind it, which is made
-   again. Both ends hear of the end, and the next message is well. */
+/* For each k, the k-th copy of one end's device fails, or the k-th call that
+   puts work into a stream: a copy, or the record of an event after it, which is
+   repeated. Both ends learn that the message has ended, and the next message
+   arrives. */
 static void every_copy_may_fail(const char *direct, int which, bool submits)
 {
     enum { BYTES = 5 * BLOCK + 9 };
@@ -810,7 +819,8 @@ static void every_copy_may_fail(const char *direct, int which, bool submits)
             assert_int_equal(received, failed ? BATON_ERR_SYSTEM : BATON_OK);
         }
         assert_true(failed || k > 1);
-        assert_false(submits && failed && k % 2 == 0); /* a record */
+        /* This call was the record of an event. */
+        assert_false(submits && failed && k % 2 == 0);
         if (received == BATON_OK) {
             expect_data(pair, DEVICE, BYTES);
         }
@@ -831,7 +841,7 @@ TEST(test_staged_every_copy_may_fail)
     }
 }
 
-static int notices_refused; /* before the others find room */
+static int notices_refused; /* notices that are refused before there is room */
 
 static baton_status_t notify_late(void *endpoint, int peer,
                                   const baton_header_t *of, const void *data,
@@ -842,8 +852,8 @@ static baton_status_t notify_late(void *endpoint, int peer,
                : inner_notify(endpoint, peer, of, data, bytes);
 }
 
-/* A send has failed, which its receiver could not be told yet: the next one
-   with its token is another. */
+/* A send has failed, and its receiver could not be told yet. The next send with
+   the same token is another message. */
 TEST(test_staged_next_of_a_failed_send_is_withdrawn)
 {
     pair_t *pair = open_pair("0");
@@ -865,9 +875,9 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
     close_pair(pair);
 }
 
-/* An end that closes declines the offer that it has not read yet, as soon as
-   there is room to say so: its sender would wait for ever. It yields after each
-   refusal, which may take long, and does not try for ever. */
+/* An end that closes declines offers that it has not read yet, as soon as there
+   is room for the answer. Otherwise their sender would wait for ever. It yields
+   after each refusal, which may take long, but gives up at some time. */
 TEST(test_staged_close_declines_offers)
 {
     for (int late = 0; late < 2; late++) {

@@ -1,5 +1,5 @@
 /* Groups that processes without MPI make through a store. Each rank is a child
-   process, which ends with 0, or with the line of the check that failed. */
+   process. Its exit status is 0, or the line of the check that failed. */
 #include "progress/driving/engine.h"
 #include "support/cmocka.h"
 
@@ -37,7 +37,8 @@ typedef void rank_program_t(int rank, int size, baton_engine_t *engine,
     static void name(int rank, int size, baton_engine_t *engine,               \
                      const baton_store_t *store)
 
-static char folder[] = "/tmp/test_store.XXXXXX"; /* of the running test */
+/* The folder of the running test. */
+static char folder[] = "/tmp/test_store.XXXXXX";
 
 static int remove_file(const char *path, const struct stat *found, int type,
                        struct FTW *at)
@@ -75,8 +76,8 @@ static pid_t start_rank(rank_program_t *program, int rank, int size)
     return child;
 }
 
-/* Runs `count` processes, and returns bits of those that SIGKILL has killed.
-   All others must succeed. */
+/* Runs `count` processes. Returns those that SIGKILL has killed, as bits. All
+   others must succeed. */
 static unsigned run_processes(rank_program_t *program, int count, int size)
 {
     pid_t children[MOST_RANKS];
@@ -96,8 +97,8 @@ static unsigned run_processes(rank_program_t *program, int count, int size)
     return killed;
 }
 
-/* With a time-out, ranks are asked whether they live, as they are in programs.
-   NULL: they are not. */
+/* Sets the time-out after which ranks are asked whether they live, as in
+   programs. NULL: ranks are not asked. */
 static void set_peer_timeout(const char *ms)
 {
     support_set_variable("BATON_PEER_TIMEOUT_MS", ms);
@@ -189,8 +190,8 @@ TEST_BETWEEN(test_store_makes_groups, make_folder, remove_folder)
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         run_ranks(sum, sizes[i], -1);
-        /* All that is left is the last answer of rank 0, and the next group has
-           the same name. */
+        /* Only the last answer of rank 0 is left in the store. The next group
+           has the same name. */
         assert_int_equal(count_files(), 1);
     }
 }
@@ -203,8 +204,10 @@ TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
     support_set_variable("BATON_CMA", NULL);
 }
 
-/* A launcher's variables tell the processes of the world who they are. */
-static const char *const *variables; /* of rank, size, and ranks of a host */
+/* A launcher sets variables that tell each process its rank and the number of
+   processes. */
+/* Names of the variables for rank, size, and ranks of a host. */
+static const char *const *variables;
 
 PROGRAM(find_world)
 {
@@ -340,7 +343,8 @@ STORE_TEST(test_store_groups_lose_a_rank, lose, 4, 1)
 /* A rank is stopped until the others have lost it, have shrunk the group, and
    have left the old one. When it continues it does not go on by itself. */
 static int stopped;
-static bool stays; /* the others end only after the stopped rank has */
+/* The other ranks end only after the stopped rank has ended. */
+static bool stays;
 
 PROGRAM(leave_behind)
 {
@@ -399,8 +403,9 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
     set_peer_timeout(NULL);
 }
 
-/* Ranks 1 to size - 1 are stopped until rank 0 has lost them and goes on, and
-   continue together. They reach each other, and do not go on, either. */
+/* Ranks 1 to size - 1 are stopped until rank 0 has lost them and has gone on.
+   Then they continue together. They can reach each other, but must not go on,
+   either. */
 PROGRAM(wake_together)
 {
     baton_group_t *group = make_group(engine, store, rank, size, "wake");
@@ -441,7 +446,7 @@ TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
    has lost it, and has its vector back: it has written to it and freed it. So
    rank 1 must not take what it reads for the result, nor end by SIGSEGV. */
 enum { LONG = 1 << 24 };
-static int32_t *result; /* rank 1's; rank 0 watches it */
+static int32_t *result; /* rank 1's result; rank 0 looks at it */
 
 PROGRAM(read_what_is_left)
 {
@@ -640,8 +645,8 @@ static void remove_inner(void *context, const char *key)
     inner->remove(inner->context, key);
 }
 
-/* The number of the last exchange whose answer this rank has asked for; the
-   rank is slow to get the answer of the exchange `slow`, 0: none. */
+/* The number of the last exchange whose answer this rank has asked for. The
+   rank is slow to get the answer of the exchange `slow`; 0: of none. */
 static unsigned last, slow;
 
 static baton_status_t get_slowly(void *context, const char *key, void *value,
@@ -651,7 +656,8 @@ static baton_status_t get_slowly(void *context, const char *key, void *value,
         last = (unsigned)strtoul(strchr(key, '.') + 1, NULL, 10);
         if (last == slow) {
             slow = 0;
-            (void)usleep(1500000); /* CONFIRM_NS in bootstrap_store.c is 1 s */
+            /* Longer than CONFIRM_NS in bootstrap_store.c, which is 1 s. */
+            (void)usleep(1500000);
         }
     }
     return get_inner(context, key, value, capacity, bytes_out);
@@ -675,7 +681,7 @@ PROGRAM(be_slow)
         CHECK_OK(baton_group_destroy(group));
         slow = i == 0 ? last : slow;
     }
-    CHECK(rank == 0 || (last > 0 && slow == 0)); /* it was slow */
+    CHECK(rank == 0 || (last > 0 && slow == 0)); /* the rank was slow */
 }
 
 TEST_BETWEEN(test_store_answer_is_got_late, make_folder, remove_folder_of_hosts)
@@ -695,8 +701,8 @@ PROGRAM(lose_elsewhere)
     lose(rank, size, engine, store);
 }
 
-/* Rank 0, alone on its host, is stopped until the others have gone on without
-   it and have ended. It does not go on by itself then. */
+/* Rank 0, which is alone on its host, is stopped until the others have gone on
+   without it and have ended. When it continues, it must not go on by itself. */
 PROGRAM(come_too_late)
 {
     if (rank == 0) {
@@ -720,7 +726,7 @@ PROGRAM(come_too_late)
     CHECK_OK(baton_group_shrink(group, 60000, &survivors));
     check_sums(rank, survivors);
     if (rank == 2) {
-        (void)usleep(100000); /* rank 1 has ended */
+        (void)usleep(100000); /* rank 1 has ended by now */
         (void)kill(process, SIGCONT);
     }
     _exit(0);
@@ -736,8 +742,9 @@ TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
     run_ranks(come_too_late, 3, -1);
 }
 
-/* Rank 1 of three hosts dies, or is the only one of its host, where nobody sees
-   that it has ended. The rank that is alone may get the last answer before. */
+/* Rank 1 dies. There are three hosts, or rank 1 is the only one of its host,
+   where no rank sees that it has ended. The rank that is alone may have got the
+   last answer before. */
 PROGRAM(die_elsewhere)
 {
     baton_group_t *group = NULL;
@@ -806,11 +813,13 @@ PROGRAM(count_differently)
     CHECK(baton_group_create_store(engine, store, rank,
                                    rank == odd_rank ? odd_size : size, name,
                                    60000, &group) == BATON_ERR_MISMATCH);
-    (void)snprintf(says, sizeof says,
-                   "has %d ranks by what rank 0 says, and %d by what rank %d",
-                   odd_rank == 0 ? odd_size : size,
-                   odd_rank == 0 ? size : odd_size, odd_rank);
-    says[strlen(says) - (odd_rank == 0)] = '\0'; /* whichever rank says so */
+    (void)snprintf(
+        says, sizeof says,
+        "has %d ranks according to rank 0, and %d according to rank %d",
+        odd_rank == 0 ? odd_size : size, odd_rank == 0 ? size : odd_size,
+        odd_rank);
+    /* If rank 0 is the odd one, any other rank may be named. */
+    says[strlen(says) - (odd_rank == 0)] = '\0';
     CHECK_SAYS(says);
 }
 
@@ -898,8 +907,8 @@ static void check_origins(int rank, const baton_group_t *group, unsigned joined)
     }
 }
 
-/* In each round a rank is killed and one of the processes that wait takes its
-   place. The others tell it which round it is. */
+/* In each round a rank is killed, and one of the waiting processes takes its
+   place. The other ranks tell it the number of the round. */
 PROGRAM(replace)
 {
     baton_group_t *group = NULL;
@@ -944,8 +953,8 @@ TEST_BETWEEN(test_store_ranks_are_replaced, make_folder, remove_folder)
     assert_int_equal(__builtin_popcount(killed), ROUNDS);
 }
 
-/* A group grows, loses its first rank and shrinks. Until it is destroyed, the
-   group before can be used. */
+/* A group grows, loses its first rank, and shrinks. The previous group can be
+   used until it is destroyed. */
 PROGRAM(grow)
 {
     baton_group_t *groups[3] = {NULL};
@@ -982,8 +991,8 @@ PROGRAM(grow)
 STORE_TEST(test_store_groups_grow_and_shrink, grow, 4, 0)
 
 /* A rank of the old group, or a process that joins, is killed in its
-   `puts_left`-th call of put. The others call again until they have a group;
-   one process more than is needed joins. */
+   `puts_left`-th call of put. The others repeat their calls until they have a
+   group. One process more than necessary joins. */
 static int dying;
 
 PROGRAM(persist)
@@ -998,7 +1007,7 @@ PROGRAM(persist)
         old = make_group(engine, store, rank, OLD, "old");
     }
     puts_left = rank == dying ? puts_left : 0;
-    (void)usleep(rank == 3 ? 50000 : 0); /* rank 4 joins first */
+    (void)usleep(rank == 3 ? 50000 : 0); /* so that rank 4 joins first */
     for (int i = 0; status != BATON_OK; i++) {
         CHECK(i < 8 &&
               (status == BATON_ERR_TRANSPORT || status == BATON_ERR_TIMEOUT));
@@ -1008,7 +1017,7 @@ PROGRAM(persist)
                      : baton_group_join(engine, &mortal, "persist",
                                         rank == dying ? 1000 : 60000, &group);
         if (rank == dying) {
-            (void)raise(SIGKILL); /* it was not needed */
+            (void)raise(SIGKILL); /* this process was not needed */
         }
     }
     check_sums(rank, group);

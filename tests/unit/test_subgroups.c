@@ -1,5 +1,5 @@
-/* baton_group_create_sub: groups of some ranks of others. Over MPI:
-   mpi/mpi_subgroups.c. */
+/* baton_group_create_sub, which makes a group of some ranks of another. Over
+   MPI: mpi/mpi_subgroups.c. */
 #include "progress/state/member.h"
 #include "support/cluster.h"
 #include "support/sanitized.h"
@@ -43,14 +43,15 @@ TEST(test_subgroups_random_ones_work)
 /* ---- ranks that come late, or are lost ------------------------------------
  */
 
-/* News of a recovery that reach a rank before it has made the group are not
+/* Notices of a recovery that reach a rank before it has made the group are not
    lost. */
 TEST_WITH(test_subgroups_late_rank_recovers, 3, SUPPORT_OWN_MANUAL)
 {
     const int ranks[] = {2, 0};
     baton_group_t *early = make(cluster, 0, ranks, 2);
     support_fails(baton_group_recover(early, 0), BATON_ERR_TIMEOUT,
-                  "recovery on rank 1 of 2 in \"some\": rank 0 has not come");
+                  "recovery on rank 1 of 2 in \"some\": rank 0 has not "
+                  "called baton_group_recover");
     for (int i = 0; i < 100; i++) {
         for (int r = 0; r < 3; r++) {
             (void)baton_engine_step(cluster->engines[r]);
@@ -76,8 +77,8 @@ static baton_schedule_t *sum(baton_group_t *group, uint64_t *value)
     return s;
 }
 
-/* Rank 0 loses rank 2: so do its groups with that one, also a later one, and no
-   other. */
+/* Rank 0 loses rank 2. So do its groups that contain rank 2, even one that is
+   made later, and no others. */
 TEST_MANUALLY(test_subgroups_loss_is_of_its_ranks, 3)
 {
     const int with[] = {2, 0}, without[] = {0, 1};
@@ -119,5 +120,6 @@ TEST_MANUALLY(test_subgroups_wrong_lists_are_refused, 3)
     support_fails(baton_group_create_sub(all, none, 2, "some", &group),
                   BATON_ERR_INVALID, "3 is not a rank");
     support_fails(baton_group_create_sub(all, others, 2, "some", &group),
-                  BATON_ERR_INVALID, "ranks must have rank 0, which calls");
+                  BATON_ERR_INVALID,
+                  "ranks must contain rank 0, which has called");
 }

@@ -44,7 +44,8 @@ static baton_tensors_options_t some_options(void)
     return options;
 }
 
-static const char *calibration_of_1; /* or NULL */
+/* The calibration file of rank 1; NULL: as on the others. */
+static const char *calibration_of_1;
 
 /* Prepares a set on each rank. Rank 1 gives the options `others`. */
 static world_t *prepare_world(int size, const baton_tensor_t *tensors,
@@ -119,7 +120,7 @@ static void fill(world_t *world, bool ones, support_random_t *random)
     }
 }
 
-/* On each rank the tensors are ready in an order of its own. */
+/* Each rank makes the tensors ready in a different order. */
 static void make_ready(world_t *world)
 {
     for (int r = 0; r < world->size; r++) {
@@ -159,7 +160,8 @@ static double plain_factor(const plain_t *plain, const world_t *world, int r)
     return plain->options->clip > 0 && sqrt(sum) > most ? most / sqrt(sum) : 1;
 }
 
-/* residual += the gradient's contribution; the velocity advances. */
+/* Adds the gradient's contribution to the residual, and advances the
+   velocity. */
 static void plain_accumulate(plain_t *plain, const world_t *world, int r, int t,
                              double factor)
 {
@@ -182,8 +184,8 @@ static double plain_magnitude(double value, int side)
     return side == 0 ? fabs(value) : side * value;
 }
 
-/* The index of the largest value that was not taken; of equal ones the first.
-   SIZE_MAX: there is none. */
+/* Returns the index of the largest value that was not taken; of equal ones, the
+   first. SIZE_MAX: there is none. */
 static size_t plain_largest(const double *values, const bool *taken,
                             size_t count, int side)
 {
@@ -315,7 +317,7 @@ TEST(test_tensors_are_those_of_plain_arithmetic)
     }
     static const baton_tensors_options_t all[] = {
         WITH(.density = 0.02, .small_bytes = 100),
-        /* SAMPLED and SEARCH may send more, so all tensors are packed. */
+        /* SAMPLED and SEARCH may send more, so here all tensors are packed. */
         WITH(.density = 0.02, .small_bytes = 1 << 20, .paper_selections = true),
         WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5),
         WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5,
@@ -388,7 +390,7 @@ static void expect_near(double actual, double expected)
     }
 }
 
-/* Equations 1 and 2, written out for 8 ranks on as many hosts, lg P = 3. */
+/* Equations 1 and 2 of the paper for 8 ranks on 8 hosts, where lg P = 3. */
 TEST(test_tensors_choose_by_cost)
 {
     static const baton_tensor_t tensor = {"layer", BATON_ROLE_DENSE, 1000000};
@@ -411,7 +413,7 @@ TEST(test_tensors_choose_by_cost)
     assert_int_equal(plan.algorithm, BATON_SPARSE_REDSYNC);
     assert_int_equal(plan.k, 1000);
 
-    options.quantise = true; /* entries are indices alone */
+    options.quantise = true; /* an entry is only an index */
     plan = plan_of(&tensor, &options, 8);
     expect_near(plan.sparse_us, sparse - 7 * 1000 * 4 * beta);
 
@@ -425,7 +427,7 @@ TEST(test_tensors_choose_by_cost)
                      plan.sparse_us < sparse ? BATON_SPARSE_SPARDL
                                              : BATON_SPARSE_REDSYNC);
 
-    options.density = 0.5; /* more words than there are elements */
+    options.density = 0.5; /* entries would be more words than the vector */
     plan = plan_of(&tensor, &options, 8);
     assert_int_equal(plan.form, BATON_TENSOR_DENSE);
     assert_int_equal(plan.algorithm, BATON_SPARSE_DENSE);
@@ -436,8 +438,8 @@ TEST(test_tensors_choose_by_cost)
 
 /* ---- when they start --------------------------------------------------- */
 
-/* The gradient of this tensor becomes ready on all ranks, which go as far as
-   they can. Returns how many messages they have sent. */
+/* Makes this tensor's gradient ready on all ranks, which go on as far as they
+   can. Returns the number of messages that they have sent. */
 static uint64_t run_tensor(world_t *world, size_t t)
 {
     uint64_t before = baton_sim_totals(world->sim).messages;
@@ -449,7 +451,7 @@ static uint64_t run_tensor(world_t *world, size_t t)
     return baton_sim_totals(world->sim).messages - before;
 }
 
-/* The packed tensors have one all-reduce, which waits for the last of them.
+/* The packed tensors share one all-reduce, which waits for the last of them.
    Other tensors start at once. */
 TEST(test_tensors_start_when_they_are_ready)
 {
@@ -474,7 +476,7 @@ TEST(test_tensors_start_when_they_are_ready)
                       BATON_ERR_BUSY,
                       "tensor \"conv\" of \"tensors\": its last step was");
     }
-    /* A binomial tree there and back. */
+    /* The messages of a binomial tree, up and down. */
     assert_int_equal(run_tensor(world, LAST), 4);
     for (int r = 0; r < SIZE; r++) {
         for (size_t t = CONV; t <= LAST; t += t == BIAS ? 2 : 1) {
@@ -556,7 +558,7 @@ TEST(test_tensors_of_a_late_rank_go_out_together)
 
 /* ---- refusals ---------------------------------------------------------- */
 
-/* Rank 1's options are wrong; the other ranks' may differ from them. */
+/* Rank 1 has wrong options. The other ranks' options may be different. */
 static void refuse(const baton_tensors_options_t *options,
                    const baton_tensors_options_t *wrong, const char *says)
 {

@@ -1,4 +1,5 @@
-/* Reports of a hang: the timeout of a wait, and the stall report. */
+/* Reports of hangs: the error of a wait that times out, and the warning about a
+   stall. */
 #include "base/clock.h"
 #include "progress/membership/inquiry.h"
 #include "support/cluster.h"
@@ -9,7 +10,7 @@
 
 #define BYTES 64
 
-/* Rank 0: recv#0 from rank 1, then nop#1. Rank 1: the send. */
+/* Rank 0 has recv#0 from rank 1, and then nop#1. Rank 1 has the send. */
 static baton_schedule_t **open_waiting(support_cluster_t *cluster,
                                        char memory[2][BYTES])
 {
@@ -34,7 +35,7 @@ TEST_EACH(test_timeout_names_what_is_awaited, 2)
     support_schedules_run(cluster, schedules);
 
     support_ok(baton_schedule_start(schedules[0]));
-    do { /* until whoever drives has taken the start */
+    do { /* until the driver has taken the start */
         support_fails(baton_schedule_wait(schedules[0], 0), BATON_ERR_TIMEOUT,
                       "epoch 2");
     } while (strstr(baton_error_message(), "has not begun") != NULL);
@@ -115,7 +116,8 @@ TEST_VARIANTS(test_timeout_beside_a_long_call, 2, 1, SUPPORT_VARIANTS)
         (void)baton_add_call(s, pass_gate, &gate);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(waiting[0]));
-        support_ok(baton_schedule_start(s)); /* does not run the call */
+        /* This start does not run the call. */
+        support_ok(baton_schedule_start(s));
         while (!atomic_load(&gate.inside)) {
             sched_yield();
         }
@@ -134,8 +136,8 @@ TEST_VARIANTS(test_timeout_beside_a_long_call, 2, 1, SUPPORT_VARIANTS)
     }
 }
 
-/* The waiter itself takes the message in front of the call and leaves the call
-   to the thread. */
+/* The waiting thread itself takes the message before the call, and leaves the
+   call to the progress thread. */
 TEST_WITH(test_timeout_of_a_wait_that_drives_up_to_a_long_call, 2,
           SUPPORT_OWN_ENGINES)
 {
@@ -177,8 +179,9 @@ static void add_chain(baton_schedule_t **s)
     }
 }
 
-/* Waits for an epoch that can't end until the error says this. Each wait asks
-   anew, and on a loaded machine answers take long: so waits get longer. */
+/* Waits for an epoch that can't end, until the error contains this text. Each
+   wait asks the other ranks anew. On a loaded machine answers take long, so the
+   waits get longer. */
 static void expect_chain(baton_schedule_t *schedule, const char *text)
 {
     int timeout_ms = 50;
@@ -239,7 +242,7 @@ TEST_EACH(test_timeout_names_the_rank_at_the_end_of_the_chain, CHAIN)
     }
 }
 
-/* Rank 1 waits in another schedule. */
+/* Rank 1 waits in another schedule, which the message names. */
 TEST_EACH(test_timeout_names_the_other_wait_of_a_rank, 3)
 {
     baton_schedule_t **a = support_schedules_create(cluster, "a");
@@ -250,7 +253,7 @@ TEST_EACH(test_timeout_names_the_other_wait_of_a_rank, 3)
     support_schedules_commit(cluster, b);
     support_ok(baton_schedule_start(b[1]));
     support_ok(baton_schedule_start(a[0]));
-    atomic_store(&baton__task_of(b[1])->waiters, 1); /* as if a thread did */
+    atomic_store(&baton__task_of(b[1])->waiters, 1); /* as if a thread waited */
     expect_chain(a[0], "rank 1 has not committed it (in a wait for epoch 1 of "
                        "\"b\"); rank 0 has");
     support_ok(baton_schedule_commit(a[1]));
@@ -271,10 +274,9 @@ TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
     char memory[2][BYTES];
     baton_schedule_t **s = open_waiting(cluster, memory);
     support_ok(baton_schedule_start(s[0]));
-    expect_chain(
-        s[0], "\n    rank 1 has not answered: not scheduled, in a long "
-              "call node or a call of MPI, out of reach, or without a progress "
-              "thread and in no call; rank 0 has");
+    expect_chain(s[0], "\n    rank 1 has not answered: it may wait for a "
+                       "processor, be in a long call node or in MPI, be out of "
+                       "reach, or have no progress thread; rank 0 has");
     support_run(s[1]);
     support_ends(s[0], BATON_OK);
     support_schedules_destroy(cluster, s);
@@ -307,8 +309,8 @@ static int warnings(journal_t *journal)
     return count;
 }
 
-/* Once for each stall, with a progress thread also when no thread waits, and
-   never for an epoch that makes progress. */
+/* A stall is logged once. With a progress thread this also happens if no thread
+   waits. It never happens for an epoch that makes progress. */
 TEST(test_stall_is_reported_to_the_log)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -348,8 +350,9 @@ TEST(test_stall_is_reported_to_the_log)
     baton_log_set(NULL, NULL);
 }
 
-/* Also where another rank had asked about the epoch and reported nothing, since
-   it went on; and hellos of other schedules are no progress of this one. */
+/* A stall is also logged if another rank had asked about the epoch before, and
+   reported nothing, since it made progress. Introductions of other schedules
+   are not progress of this one. */
 TEST(test_stall_is_reported_after_a_false_alarm)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -382,8 +385,8 @@ TEST(test_stall_is_reported_after_a_false_alarm)
     support_cluster_close(cluster);
 }
 
-/* Rank 1 was the first to ask, and was stopped before its report: so rank 0
-   reports. When rank 1 continues, it asks anew, and leaves the report to rank
+/* Rank 1 was the first to ask, and was stopped before its report, so rank 0
+   reports. When rank 1 continues, it asks again, and leaves the report to rank
    0. */
 TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
 {
@@ -399,12 +402,12 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     baton__task_t *first = baton__task_of(s[1]);
     support_ok(baton_schedule_start(s[0]));
     support_ok(baton_schedule_start(s[1]));
-    while (first->inquiries < 2) { /* two rounds */
+    while (first->inquiries < 2) { /* two rounds of questions */
         support_expect(baton_schedule_wait(s[1], 1), BATON_ERR_TIMEOUT);
     }
     baton_log_set(note, &journal);
     baton__inquiry_take(s[1], 0, &answer);
-    first->told = 0; /* if the last wait was long */
+    first->told = 0; /* needed if the last wait was long */
     baton__task_of(s[0])->reporter =
         (baton__reporter_t){.schedule = first->identity,
                             .at_ns = baton__clock_ns(),
@@ -427,8 +430,8 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     support_cluster_close(cluster);
 }
 
-/* A rank that goes on between two of its answers has not stalled, and then what
-   waits for it is no stall. */
+/* A rank that makes progress between two of its answers has not stalled. So
+   ranks that wait for it have not stalled, either. */
 TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
 {
     char memory[2][BYTES] = {{0}};
@@ -436,7 +439,7 @@ TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
     support_expect(baton_schedule_run(s[0], 0), BATON_ERR_TIMEOUT);
     baton__rank_state_t peer = {.epoch = 1, .progress = 7, .await_count = 1};
     for (int round = 0; round < 4; round++) {
-        peer.progress += round == 2; /* and stands still again */
+        peer.progress += round == 2; /* after that it makes no progress again */
         baton__inquiry_begin(baton__task_of(s[0]), true);
         assert_int_equal(baton__inquiry_saw_progress(baton__task_of(s[0])),
                          false);
@@ -451,8 +454,8 @@ TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
 
 enum { BUCKETS = 4 };
 
-/* A rank waits so long that it asks, and ranks 0 to `last` answer. Returns true
-   if the rank leaves the report to another one. */
+/* A rank has waited so long that it asks, and ranks 0 to `last` answer. Returns
+   true if it leaves the report to another rank. */
 static bool leaves_report(support_cluster_t *cluster,
                           baton_schedule_t *schedule, int last)
 {
@@ -464,9 +467,9 @@ static bool leaves_report(support_cluster_t *cluster,
     return baton__inquiry_leaves_report(baton__task_of(schedule));
 }
 
-/* All ranks of several schedules wait for one: each stall is told by the rank
-   that asks first, though inquiries about them mix. Also where the awaited rank
-   does not answer. */
+/* All ranks wait for one rank, in several schedules. Each stall is reported by
+   the rank that asks first, although questions about the schedules mix. This is
+   also true if the awaited rank does not answer. */
 TEST(test_stall_of_several_schedules_is_left_to_one)
 {
     support_set_variable("BATON_STALL_MS", NULL);
@@ -483,7 +486,7 @@ TEST(test_stall_of_several_schedules_is_left_to_one)
             support_ok(baton_schedule_start(s[k][0]));
             support_ok(baton_schedule_start(s[k][1]));
         }
-        for (int turn = 0; turn < 4; turn++) { /* two rounds */
+        for (int turn = 0; turn < 4; turn++) { /* two rounds of questions */
             for (int k = 0; k < BUCKETS; k++) {
                 assert_int_equal(
                     leaves_report(cluster, s[k][(turn + k) % 2], last),
@@ -502,8 +505,8 @@ TEST(test_stall_of_several_schedules_is_left_to_one)
     support_cluster_close(cluster);
 }
 
-/* Two ranks wait for ranks that have not committed the schedule: the lowest of
-   these answers, and one of the two reports it. */
+/* Two ranks wait for ranks that have not committed the schedule. One of the two
+   reports it. */
 TEST(test_stall_before_the_commit_is_reported_by_one)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -516,7 +519,7 @@ TEST(test_stall_before_the_commit_is_reported_by_one)
         support_ok(baton_schedule_start(s[rank]));
     }
     baton_log_set(note, &journal);
-    for (int i = 0; i < 60; i++) { /* each look is about one of them */
+    for (int i = 0; i < 60; i++) { /* each round asks about one of them */
         support_expect(baton_schedule_wait(s[2], 10), BATON_ERR_TIMEOUT);
     }
     assert_int_equal(warnings(&journal), 1);
@@ -531,8 +534,8 @@ TEST(test_stall_before_the_commit_is_reported_by_one)
     support_cluster_close(cluster);
 }
 
-/* Two ranks ask about several schedules by turns, before these are committed:
-   one of the two reports all of them. */
+/* Two ranks ask by turns about several schedules that are not committed yet.
+   One of the two reports all of them. */
 TEST(test_stalls_before_the_commits_are_left_to_one)
 {
     baton_schedule_t **s[BUCKETS];
@@ -558,8 +561,7 @@ TEST(test_stalls_before_the_commits_are_left_to_one)
 }
 
 /* Rank 1 waits for rank 0 in epoch 1, and rank 2 for rank 1 in epoch 2. Later
-   rank 1 asks no more, and once rank 0 has made progress, rank 2 need not wait
-   long for it. */
+   rank 1 asks no more. When rank 0 has made progress, rank 2 soon reports. */
 TEST(test_stall_in_two_epochs_is_left_to_one)
 {
     support_set_variable("BATON_STALL_MS", NULL);
@@ -586,8 +588,8 @@ TEST(test_stall_in_two_epochs_is_left_to_one)
 
 enum { MANY = 32 };
 
-/* Many ranks wait for one, in a chain: one of them reports it. The last rank
-   of a chain asks all others. */
+/* Many ranks wait for one another in a chain, and one of them reports it. The
+   last rank of a chain asks all others. */
 TEST(test_stall_of_many_ranks_is_reported_by_one)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -607,8 +609,9 @@ TEST(test_stall_of_many_ranks_is_reported_by_one)
     }
     expect_chain(s[MANY - 1], "\n    rank 0 has not started epoch 1 of "
                               "\"many\"; ranks 1, 2, 3, 4, 5, ");
-    baton_schedule_t *last = s[1];       /* the last that was created */
-    for (int i = 0; i < 5 * MANY; i++) { /* each look is about one of them */
+    /* The schedule that was created last. */
+    baton_schedule_t *last = s[1];
+    for (int i = 0; i < 5 * MANY; i++) { /* each round asks about one of them */
         support_expect(baton_schedule_wait(last, 10), BATON_ERR_TIMEOUT);
     }
     assert_int_equal(warnings(&journal), 1);

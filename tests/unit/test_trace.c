@@ -1,6 +1,7 @@
-/* What a process records. Its file is created once, so all tests of this
-   process share one, and look at the records since each has begun; tests of
-   files have processes of their own, which end with the line of a failure. */
+/* The records of a process. The file of a process is created only once, so all
+   tests of this process share it. Each looks at the records since its
+   beginning. Tests of files have processes of their own, whose exit status is
+   the line of the check that failed. */
 #include "support/sim.h"
 
 #include <baton/coll.h>
@@ -27,13 +28,14 @@ typedef struct file {
     const baton_trace_schedule_t *schedules;
     const baton_trace_name_t *names;
     const baton_trace_record_t *records;
-    uint64_t mark; /* the first record that counts */
+    uint64_t mark; /* the first record that the test considers */
 } file_t;
 
-/* Records that count, with the schedules of their files. */
+/* The records that the test considers, and the schedules that they belong
+   to. */
 typedef struct seen {
     baton_trace_record_t of;
-    baton_trace_schedule_t schedule; /* zeros: none */
+    baton_trace_schedule_t schedule; /* all zero: none */
 } seen_t;
 static seen_t seen[MOST];
 static size_t seen_count;
@@ -56,8 +58,8 @@ static file_t open_file(const char *path)
     return file;
 }
 
-/* Opens the file of the folder whose name ends with `ends`, and deletes it; its
-   records stay readable. */
+/* Opens the file of the folder whose name ends with `ends`, and deletes it. Its
+   records can still be read. */
 static file_t take_file(const char *folder, const char *ends)
 {
     char path[400] = "";
@@ -78,7 +80,7 @@ static file_t take_file(const char *folder, const char *ends)
 
 static char own_folder[] = "/tmp/test_trace.XXXXXX";
 
-/* Begins a test of this process's own file. */
+/* Begins a test of this process's own file: later records count. */
 static file_t *own(void)
 {
     static file_t file;
@@ -99,8 +101,8 @@ static file_t *own(void)
     return &file;
 }
 
-/* Adds the records since the mark to those that are seen, and checks that each
-   is whole. */
+/* Adds the records since the mark to those seen, and checks that each is
+   complete. */
 static void look(const file_t *file)
 {
     const uint64_t written = file->head->written;
@@ -128,7 +130,7 @@ static void look_anew(const file_t *file)
     look(file);
 }
 
-/* The number of records of a kind, of a rank or of all (-1). */
+/* Returns the number of records of a kind, on one rank or on all (-1). */
 static size_t count_of(baton_trace_what_t what, int rank)
 {
     size_t count = 0;
@@ -139,9 +141,9 @@ static size_t count_of(baton_trace_what_t what, int rank)
     return count;
 }
 
-/* Returns the only record of that kind of the same epoch and schedule on this
-   rank; NULL: there is none. If `peer` is not -1, it has this peer and the same
-   tag. */
+/* Returns the only record of this kind, on this rank, of the same epoch and
+   schedule. NULL: there is none. If `peer` is not -1, the record must have this
+   peer and the same tag. */
 static const seen_t *find(const seen_t *of, baton_trace_what_t what, int rank,
                           int peer)
 {
@@ -160,8 +162,8 @@ static const seen_t *find(const seen_t *of, baton_trace_what_t what, int rank,
     return found;
 }
 
-/* Checks that each message that was received had been sent, and that each epoch
-   has its records in their order. */
+/* Checks that each message that was received had been sent, and that the
+   records of each epoch are in order. */
 static void check_epochs(void)
 {
     for (size_t i = 0; i < seen_count; i++) {
@@ -241,7 +243,7 @@ static void check_allreduces(support_cluster_t *cluster)
     }
     assert_int_equal(count_of(BATON_TRACE_SEND, -1),
                      count_of(BATON_TRACE_RECEIVED, -1));
-    /* Of the longest vectors alone. */
+    /* Only the longest vectors have such records. */
     assert_true(cluster->size == 1 || count_of(BATON_TRACE_WORK, -1) >= EPOCHS);
 }
 TEST_EACH(test_trace_of_one_rank, 1)
@@ -260,7 +262,7 @@ static baton_status_t fail_once(void *arg, baton_call_t *call)
     return --*left == 0 ? BATON_ERR_CANCELLED : BATON_OK;
 }
 
-/* After the recovery the schedules count as others: their first epochs are not
+/* After the recovery a schedule counts as another one. Its first epochs are not
    those before. */
 TEST_MANUALLY(test_trace_of_a_failed_epoch, 2)
 {
@@ -314,7 +316,7 @@ TEST(test_trace_leaves_the_simulator_out)
 /* ---- spans, and the ring --------------------------------------------------
  */
 
-/* Adds a quarter of the ring. */
+/* Adds so many spans that they fill a quarter of the ring. */
 static void add_spans(void *arg)
 {
     for (int i = 0; i < RECORDS / 8; i++) {
@@ -323,8 +325,8 @@ static void add_spans(void *arg)
     }
 }
 
-/* Each thread's spans begin and end in turn, and no record is lost; the first
-   ones are overwritten. */
+/* The spans of each thread begin and end in turn. No record is lost, but the
+   first ones are overwritten. */
 TEST(test_trace_of_two_threads)
 {
     file_t *file = own();
@@ -412,7 +414,7 @@ static void child_fails(int line)
 }
 
 /* Runs `run` in a process of its own, which gets a new folder. Returns the
-   process's number. */
+   number of the process. */
 static pid_t run_child(void (*run)(const char *folder), char folder[26])
 {
     memcpy(folder, "/tmp/test_trace.XXXXXX", 23);
@@ -463,8 +465,9 @@ TEST(test_trace_of_a_forked_process)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* The file's name is taken, as it may be by a process of another container; and
-   the descriptors 0 to 2 are closed, which the application may get next. */
+/* The name of the file is taken, as by a process of another container.
+   Descriptors 0 to 2 are closed, and the application may get their numbers
+   next. */
 static void run_named(const char *folder)
 {
     char host[65] = "";
@@ -519,7 +522,7 @@ TEST(test_trace_needs_room)
 {
     char folder[26];
     (void)run_child(run_without_room, folder);
-    assert_int_equal(rmdir(folder), 0); /* nothing is left in it */
+    assert_int_equal(rmdir(folder), 0); /* nothing is left in the folder */
 }
 
 static void run_many(const char *folder)
@@ -542,7 +545,7 @@ static void run_many(const char *folder)
     }
 }
 
-/* Places of schedules that are destroyed are not used again. */
+/* The place of a schedule that was destroyed is not used again. */
 TEST(test_trace_has_4096_schedules)
 {
     char folder[26];
@@ -615,7 +618,7 @@ static void run_ranks(const char *folder)
     }
 }
 
-/* The traces of the survivors and of the rank that was killed. */
+/* The traces of the survivors and of the killed rank can be read. */
 TEST(test_trace_outlives_its_process)
 {
     char folder[26];
@@ -632,7 +635,7 @@ TEST(test_trace_outlives_its_process)
         const int rank = files[i].schedules[0].rank;
         const bool killed = rank == JOB_RANKS - 1;
         uint64_t bytes = 0;
-        int losses = 0; /* of the rank that was killed */
+        int losses = 0; /* number of losses of the killed rank */
         for (size_t k = 0; k < seen_count; k++) {
             const baton_trace_record_t *at = &seen[k].of;
             if (seen[k].schedule.rank != rank || at->schedule == 0) {

@@ -14,10 +14,10 @@ enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
 
 /* ---- injected times ------------------------------------------------------ */
 
-/* names: the algorithms, the model's cheapest first. times: the time that an
-   epoch takes, in us, by rank and algorithm. last_sample: the number of the
-   sample of rank 1, from 1, that takes long_ms milliseconds or, if that is 0,
-   whose next allocation fails; 0: no such sample. */
+/* names: the algorithms, with the cheapest by the model first. times: by rank
+   and algorithm, the time of an epoch in us. last_sample: a number of a sample
+   on rank 1, from 1. This sample takes long_ms milliseconds or, if that is 0,
+   the next allocation after it fails. 0: no such sample. */
 static const char *names[TRIED];
 static double times[RANKS][TRIED];
 static atomic_int samples;
@@ -49,8 +49,8 @@ static baton_choice_case_t case_of(size_t bytes)
                                  .bytes = bytes};
 }
 
-/* The i-th of the model's algorithms is the fastest; all others are fastest on
-   some rank, and slow on another. */
+/* Makes the i-th of the algorithms the fastest on the slowest rank. Each of the
+   others is fastest on some rank, and slow on another. */
 static void let_win(size_t i)
 {
     baton_choice_case_t of = case_of(BYTES);
@@ -78,7 +78,7 @@ static const char *choice_of(support_cluster_t *cluster, int rank,
     return choice.algorithm.name;
 }
 
-/* All ranks take this one for the case. */
+/* Expects that all ranks choose this algorithm for the case. */
 static void all_choose(support_cluster_t *cluster, baton_choice_case_t of,
                        const char *name)
 {
@@ -159,7 +159,7 @@ TEST_WITH(test_the_fastest_on_the_slowest_rank, RANKS, SUPPORT_OWN_ENGINES)
     for (size_t winner = TRIED; winner-- > 1;) {
         let_win(winner);
         tune_well(cluster, usual);
-        /* Of its size class alone, and not in place. */
+        /* The choice is used for sizes of its class only, and not in place. */
         all_choose(cluster, case_of(BYTES), names[winner]);
         all_choose(cluster, case_of(BYTES / 2), names[winner]);
         all_choose(cluster, case_of(2 * BYTES - 1), names[winner]);
@@ -177,7 +177,8 @@ TEST_WITH(test_the_fastest_on_the_slowest_rank, RANKS, SUPPORT_OWN_ENGINES)
     all_choose(cluster, case_of(BYTES), names[1]);
 }
 
-/* All collectives, as the builders take them afterwards. */
+/* Runs an all-reduce by a builder that chooses, after all collectives were
+   tuned. */
 static void run_allreduce(support_worker_t *worker)
 {
     float data[BYTES / 4], sum[BYTES / 4];
@@ -204,7 +205,7 @@ static void run_allreduce(support_worker_t *worker)
 }
 
 static const baton_transport_t *given;
-static _Atomic int long_sends; /* all ranks count */
+static _Atomic int long_sends; /* the count of all ranks together */
 
 static baton_status_t count_send(void *endpoint, baton_token_t token, int peer,
                                  const baton_header_t *header, const void *data,
@@ -214,7 +215,7 @@ static baton_status_t count_send(void *endpoint, baton_token_t token, int peer,
     return given->send(endpoint, token, peer, header, data, bytes);
 }
 
-/* Each is measured as it runs: votes have shorter messages. */
+/* Checks that vectors are really sent: votes have shorter messages. */
 static void expect_long_sends(support_cluster_t *cluster)
 {
     baton_tune_options_t options = usual;
@@ -229,7 +230,7 @@ static void expect_long_sends(support_cluster_t *cluster)
         of.collective = (baton_collective_t)i;
         support_ok(baton__choice_rank(&of, 2, choices, &count));
         if (count < 2) {
-            continue; /* there is nothing to tune */
+            continue; /* this collective has nothing to tune */
         }
         options.collectives = 1u << i;
         long_sends = 0;
@@ -284,7 +285,8 @@ TEST_WITH(test_wrong_options_are_refused, RANKS, SUPPORT_OWN_ENGINES)
     support_expect(baton_group_tune(NULL, NULL), BATON_ERR_INVALID);
 }
 
-/* Whatever keeps a rank from the comparison of options is said. */
+/* If anything keeps a rank from the comparison of options, the error says
+   what. */
 TEST_WITH(test_a_tuning_that_does_not_begin, RANKS, SUPPORT_OWN_MANUAL)
 {
     baton_tune_options_t options = usual;
@@ -299,7 +301,8 @@ TEST_WITH(test_a_tuning_that_does_not_begin, RANKS, SUPPORT_OWN_MANUAL)
         status = baton_group_tune(cluster->groups[0], &options);
         baton__alloc_fail_nth(0);
     }
-    support_expect(status, BATON_ERR_TIMEOUT); /* the others do not come */
+    /* The other ranks do not call tune. */
+    support_expect(status, BATON_ERR_TIMEOUT);
 }
 
 TEST_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES)
@@ -319,7 +322,7 @@ TEST_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES)
         }
         tune_all(cluster, &task);
         expect_all(&task, BATON_ERR_INVALID);
-        assert_non_null(strstr(task.message[0], "options differ"));
+        assert_non_null(strstr(task.message[0], "different options"));
         all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
     }
 }
@@ -332,7 +335,7 @@ TEST_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES)
     tune_well(cluster, usual);
     baton_tune_options_t options = usual;
     options.most_bytes = (size_t)BYTES * 64;
-    /* The last one of all, behind which only a vote is left, too. */
+    /* Includes the last sample of all, after which only a vote is left. */
     static const int last[] = {1, 14, 40, 92, 160};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) {
         task_t task = task_of(options);
@@ -355,7 +358,7 @@ TEST_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES)
     all_choose(cluster, case_of(BYTES), names[3]);
 }
 
-/* Rank 1 stays away, and comes when the others have given up. */
+/* Rank 1 stays away. It calls tune when the others have given up. */
 static void tune_without_1(support_worker_t *worker)
 {
     if (worker->rank != 1) {
@@ -387,10 +390,10 @@ TEST_WITH(test_a_rank_that_does_not_come, RANKS, SUPPORT_OWN_ENGINES)
     all_choose(cluster, case_of(BYTES), names[2]);
 }
 
-/* Only this rank is told; the part grows, whichever rank is the slowest. */
+/* Only this rank is called. The part grows, whichever rank is the slowest. */
 static void note_part(void *arg, double part)
 {
-    double *parts = arg; /* how many there were, and the last one */
+    double *parts = arg; /* the number of calls, and the last part */
     parts[0] += part > parts[1] ? 1 : NAN;
     parts[1] = part;
 }
@@ -407,7 +410,7 @@ TEST_WITH(test_tunings_tell_how_far_they_are, RANKS, SUPPORT_OWN_ENGINES)
     assert_true(parts[0] > 9 && parts[1] < 1);
 }
 
-/* However far it came, ranks agree. */
+/* However far tuning has come, all ranks agree. */
 TEST_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES)
 {
     for (int budget_ms = 1; budget_ms < 200; budget_ms *= 3) {
@@ -418,7 +421,7 @@ TEST_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES)
         let_win(2);
         tune_all(cluster, &task);
         if (task.status[1] == BATON_ERR_TIMEOUT) {
-            continue; /* it did not meet the others in so short a time */
+            continue; /* the ranks did not meet in so short a time */
         }
         expect_all(&task, BATON_OK);
         for (size_t bytes = BYTES; bytes <= (size_t)1 << 20; bytes *= 4) {
@@ -428,13 +431,13 @@ TEST_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES)
     }
 }
 
-/* Each candidate has had a sample, which does not count. */
+/* Each candidate has had only its first sample, which does not count. */
 TEST_WITH(test_a_budget_that_ends_with_the_first_samples, RANKS,
           SUPPORT_OWN_ENGINES)
 {
     task_t task = task_of(usual);
     int budget_ms = 500;
-    do { /* until the ranks get there in time */
+    do { /* repeated until the ranks get there in time */
         let_win(2);
         last_sample = TRIED;
         long_ms = budget_ms;
@@ -483,7 +486,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
     assert_string_equal(model_of(in_place), names[2]);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.turn_us == 2.5);
-    /* They are read again after a file that is cut off, or wrong. */
+    /* The right file is read again after a file that is cut off, or wrong. */
     char cut[sizeof path + 4];
     (void)snprintf(cut, sizeof cut, "%s.cut", path);
     costs.inside.alpha_us *= 2;
@@ -505,7 +508,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
         assert_true(2 * known.inside.alpha_us == costs.inside.alpha_us);
     }
     (void)remove(path);
-    /* A choice whose algorithm can't do the case is not taken. */
+    /* A choice is not used if its algorithm can't do the case. */
     baton_choice_case_t other = case_of(BYTES);
     other.ranks = RANKS + 1;
     const char *model = model_of(other);
@@ -513,7 +516,8 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
     assert_string_equal(model_of(other), model);
     (void)snprintf(path, sizeof path, "/nonexistent/file");
     learn(cluster, BYTES, false, 2, BATON_ERR_SYSTEM);
-    support_set_variable("BATON_CALIBRATION", path); /* can't be read */
+    /* This file can't be read. */
+    support_set_variable("BATON_CALIBRATION", path);
     all_choose(cluster, case_of(BYTES), names[2]);
     support_set_variable("BATON_CALIBRATION", NULL);
 }
@@ -541,8 +545,7 @@ TEST(test_wrong_lines_are_refused)
     baton_choice_t choice;
     support_ok(baton_costs_get(&costs));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        /* Each file has a name of its own, as a file that was read once is not
-           read again. */
+        /* Each file has a new name, since a file is read only once. */
         (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld_%zu",
                        (long)getpid(), i);
         support_ok(baton_costs_write(path, &costs));
@@ -560,7 +563,7 @@ TEST(test_wrong_lines_are_refused)
     }
 }
 
-/* A measured algorithm that can't do a case leaves it to the model. */
+/* If a measured algorithm can't do a case, the model chooses. */
 TEST(test_a_measured_algorithm_that_keeps_no_order)
 {
     baton_costs_t costs = BATON_COSTS;
@@ -601,7 +604,8 @@ static void count_warning(void *warnings, baton_log_level_t level,
     atomic_fetch_add((atomic_int *)warnings, level == BATON_LOG_WARN);
 }
 
-/* A file that can't be read, or has a wrong choice, is warned of once. */
+/* There is one warning about a file that can't be read, or has a wrong
+   choice. */
 TEST_WITH(test_builders_measure_without_a_calibration, RANKS,
           SUPPORT_OWN_ENGINES)
 {
@@ -627,8 +631,8 @@ TEST_WITH(test_builders_measure_without_a_calibration, RANKS,
     assert_int_equal(warnings, 1);
 }
 
-/* As where a rank lacks the variable: rank 1 chooses when the others have given
-   up. */
+/* Rank 1 chooses only when the others have given up, as if it did not have the
+   variable. */
 static void choose(support_worker_t *worker)
 {
     const bool *late = worker->arg;
@@ -699,7 +703,8 @@ TEST(test_a_group_keeps_what_it_is_given)
     assert_ptr_equal(
         baton_group_attribute(group, &keys[1], &values[1], destroy_one),
         &values[1]);
-    support_ok(baton_group_tune(group, NULL)); /* alone */
+    /* This group has only one rank. */
+    support_ok(baton_group_tune(group, NULL));
     support_ok(baton_group_destroy(group));
     assert_int_equal(destroyed, 11);
     support_ok(baton_engine_close(engine));

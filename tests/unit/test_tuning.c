@@ -115,7 +115,7 @@ static void expect_cheapest(baton_choice_case_t of)
     assert_int_equal(choice.algorithm.segmented, choice.segment_bytes > 0);
 }
 
-/* Of one algorithm there is still its segment to choose. */
+/* With one algorithm, only its segment is chosen. */
 TEST(test_a_named_algorithm_has_its_best_segment)
 {
     baton_algorithm_t each;
@@ -163,12 +163,12 @@ TEST(test_the_choice_is_the_cheapest)
     }
 }
 
-/* A case for which the name of the chosen algorithm, or the text of the error,
-   is known. */
+/* A case, and the algorithm that must be chosen for it, or the text of the
+   error. */
 typedef struct known {
     baton_choice_case_t of;
-    const char *name; /* of the algorithm, or NULL */
-    /* if `name` is NULL: the text that the error must contain */
+    const char *name; /* the name of the algorithm; NULL: there is an error */
+    /* If `name` is NULL: the text that the error must contain. */
     const char *says;
 } known_t;
 
@@ -196,8 +196,8 @@ TEST(test_choices_by_length_and_place)
 {
     static const known_t all[] = {
         {OF(ALLREDUCE, .ranks = 16, .bytes = 8), "recursive_doubling"},
-        /* Rounds count more than messages where ranks take turns on a
-           processor. */
+        /* If ranks take turns on a processor, rounds count more than
+           messages. */
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16), "rabenseifner"},
         {OF(ALLREDUCE, .ranks = 8, .bytes = 1 << 16, .processors = 2),
          "binomial"},
@@ -205,9 +205,10 @@ TEST(test_choices_by_length_and_place)
         {OF(ALLREDUCE, .ranks = 8, .bytes = 8, .processors = 2), "flat"},
         {OF(ALLREDUCE, .ranks = 4, .bytes = 8, .processors = 2),
          "recursive_doubling"},
-        /* On hosts of several ranks long vectors move between hosts once: by
-           pairs where the numbers are powers of two, hierarchically elsewhere,
-           and where the ranks of a host do not follow one another. */
+        /* If hosts have several ranks, long vectors are sent between hosts only
+           once: by pairs if the numbers are powers of two; otherwise, and if
+           the ranks of a host do not follow one another, by the hierarchical
+           algorithm. */
         {OF(ALLREDUCE, .ranks = 48, .hosts = 6, .bytes = LONG), "hierarchical"},
         {OF(ALLREDUCE, .ranks = 64, .hosts = 8, .bytes = LONG), "rabenseifner"},
         {OF(ALLREDUCE, .ranks = 64, .hosts = 8, .bytes = LONG,
@@ -217,14 +218,14 @@ TEST(test_choices_by_length_and_place)
         /* Two ranks of a host read copies of each other's whole vectors. */
         {OF(ALLREDUCE, .ranks = 2, .bytes = 1 << 18), "pairwise"},
         {OF(ALLREDUCE, .ranks = 2, .bytes = 1 << 20), "recursive_doubling"},
-        /* Whole vectors leave a cache that halves fit in. */
+        /* Whole vectors exceed a cache into which halves fit. */
         {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 3 << 17),
          "recursive_doubling"},
         {OF(ALLREDUCE, .ranks = 2, .hosts = 2, .bytes = 1 << 19), "ring"},
         {OF(REDUCE, .ranks = 2, .hosts = 2, .bytes = 1 << 22),
          "linear_pipeline"},
-        /* As the header of the linear pipeline says: where the root is at an
-           end of the chain of ranks. */
+        /* The linear pipeline keeps the order of ranks only if the root is at
+           an end of the chain, as its header says. */
         {OF(REDUCE, .ranks = 8, .bytes = 64, .ordered = true,
             .root_at_end = true, .algorithm = "linear_pipeline"),
          "linear_pipeline"},
@@ -317,7 +318,8 @@ TEST(test_a_wrong_variable_is_the_schedules_error)
     support_ok(baton_schedule_destroy(schedule));
 }
 
-/* A choice's segments are the builder's, and those of the caller come first. */
+/* The builder gets the segments of the choice. Segments that the caller gives
+   take precedence. */
 TEST(test_the_builder_gets_the_segments_of_the_choice)
 {
     enum { BYTES = 1 << 20, GIVEN = 4096 };
@@ -326,7 +328,7 @@ TEST(test_the_builder_gets_the_segments_of_the_choice)
     of.algorithm = "linear_pipeline";
     support_ok(baton_choose(&of, &choice));
     const size_t segments[] = {choice.segment_bytes, GIVEN};
-    assert_int_not_equal(segments[0], 65536); /* the builder's default */
+    assert_int_not_equal(segments[0], 65536); /* the default of the builder */
     support_cluster_t *ranks = support_cluster_of(3);
     for (int i = 0; i < 2; i++) {
         baton_schedule_t **all = support_schedules_create(ranks, "segments");
@@ -397,10 +399,10 @@ TEST(test_the_variable_names_the_file_in_force)
     baton_choice_t choice;
     baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLTOALL, 2, 8);
     support_expect(baton_choose(&of, &choice), BATON_ERR_SYSTEM);
-    of.uneven = true; /* one algorithm is left */
+    of.uneven = true; /* only one algorithm can do this */
     support_ok(baton_choose(&of, &choice));
     assert_string_equal(choice.algorithm.name, "pairwise");
-    /* A name leaves only the size of segments to be chosen. */
+    /* If the algorithm is named, only the size of segments is chosen. */
     of = case_of(BATON_COLLECTIVE_ALLREDUCE, 4, 1 << 20);
     of.algorithm = "ring";
     support_ok(baton_choose(&of, &choice));
@@ -417,8 +419,8 @@ TEST(test_the_variable_names_the_file_in_force)
     assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
 }
 
-/* A file that is wrong behind its first costs leaves nothing behind: the file
-   before it is read again. */
+/* If a file is wrong after its first costs, nothing of it is used, and the
+   earlier file is read again. */
 TEST(test_the_variable_names_a_file_again)
 {
     baton_costs_t costs = measured;
@@ -447,7 +449,7 @@ TEST(test_the_variable_names_a_file_again)
     (void)remove(file);
 }
 
-/* Four ranks, one of which has a calibration of its own. */
+/* Four ranks, one of which has a different calibration. */
 static void differ(const char *file, const char *algorithm, size_t chunk_bytes,
                    baton_status_t expected, const char *says)
 {
@@ -466,7 +468,8 @@ static void differ(const char *file, const char *algorithm, size_t chunk_bytes,
         args.algorithm = algorithm;
         args.chunk_bytes = chunk_bytes;
         baton_algorithm_t own = {.build.allreduce = baton_add_allreduce};
-        if (rank == 3 && expected == BATON_OK) { /* its builder's is the same */
+        /* The term of its builder is the same. */
+        if (rank == 3 && expected == BATON_OK) {
             support_ok(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE,
                                             algorithm, &own));
         }
@@ -489,18 +492,18 @@ TEST(test_ranks_with_other_calibrations_are_told_so)
 {
     baton_costs_t costs = measured;
     costs.inside.alpha_us = costs.between.alpha_us = 1e6;
-    char file[80]; /* of its own: no file is read twice */
+    char file[80]; /* a new name, since a file is read only once */
     (void)snprintf(file, sizeof file, "%s_other", path);
     support_ok(baton_costs_write(file, &costs));
     differ(file, NULL, 0, BATON_ERR_MISMATCH,
-           "all-reduce by recursive_doubling: arguments");
+           "all-reduce by recursive_doubling: chosen by arguments");
     differ(file, "linear_pipeline", 0, BATON_ERR_MISMATCH, " in segments of ");
     differ(file, "linear_pipeline", 4096, BATON_OK, NULL);
     differ(file, "ring", 0, BATON_OK, NULL);
     (void)remove(file);
 }
 
-/* As a program that was compiled with a header of fewer fields. */
+/* The caller was compiled with a header that has fewer fields. */
 TEST(test_costs_fill_what_an_older_struct_has)
 {
     baton_costs_t costs[2] = {measured, measured};
@@ -569,7 +572,7 @@ TEST(test_files_of_others_are_refused)
             "has version 2, and this Baton reads version 1");
     refuses("baton-calibration 1\nmachine PDP-11\n", BATON_ERR_UNSUPPORTED,
             "was made on another machine, \"PDP-11\"; this one is \"");
-    char more[600]; /* this machine is not the first */
+    char more[600]; /* the file names other machines before this one */
     baton_costs_t costs = measured;
     (void)snprintf(more, sizeof more,
                    "baton-calibration 1\nmachine PDP-11\ninside 1 2\n"
@@ -597,8 +600,8 @@ static void build_on_ring(baton_schedule_t *schedule,
     baton_add_allreduce_ring(schedule, args);
 }
 
-/* An algorithm of the program is found, listed and used by its name, and never
-   chosen without it. This is the last test, since the table keeps what it
+/* An algorithm of the program can be found, listed and used by its name. It is
+   never chosen otherwise. This is the last test, since the table keeps what it
    adds. */
 TEST(test_an_algorithm_of_the_program_is_used_by_its_name)
 {
@@ -613,7 +616,7 @@ TEST(test_an_algorithm_of_the_program_is_used_by_its_name)
     size_t count = 0;
     support_ok(baton_choose(&of, &before));
     support_ok(baton_algorithm_add(&own));
-    name[0] = 'x'; /* the name was copied */
+    name[0] = 'x'; /* the library has copied the name */
     support_ok(baton_choose(&of, &choice));
     assert_string_equal(choice.algorithm.name, before.algorithm.name);
     of.algorithm = "own";
@@ -635,7 +638,7 @@ TEST(test_an_algorithm_of_the_program_is_used_by_its_name)
     }
     own.name = "own";
     support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
-                  "allreduce has an algorithm of the name own");
+                  "allreduce already has an algorithm of the name own");
     own.name = "a name";
     support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
                   "name must be of 1 to 47 letters, digits, - and _");

@@ -1,5 +1,5 @@
-/* BATON_VERIFY=1: commits that fail on all ranks with one message, commits that
-   succeed, and that the group works afterwards. */
+/* BATON_VERIFY=1: commits that fail on all ranks with the same message, and
+   commits that succeed. The group works after both. */
 #include "base/alloc.h"
 #include "support/stuck.h"
 
@@ -59,10 +59,10 @@ static void run_once(int ranks, support_worker_fn run)
     support_cluster_close(cluster);
 }
 
-/* Each rank forwards a message around the ring through a node of each kind.
-   Lengths are those of the messages that come. Then a node takes any of its
-   inputs: all of them would be a deadlock; and so would messages in a cycle, if
-   they were not optional. */
+/* Each rank passes a message around the ring through a node of each kind.
+   Lengths are those of the received messages. Then one node needs any of its
+   inputs. If it needed all of them there would be a deadlock, and so there
+   would be if the messages in a cycle were not optional. */
 static void build_all_kinds(baton_schedule_t *s)
 {
     int size = baton_schedule_size(s);
@@ -89,7 +89,8 @@ static void build_all_kinds(baton_schedule_t *s)
     for (size_t i = 1; i < 6; i++) {
         baton_before(s, nodes[i - 1], nodes[i]);
     }
-    /* Not behind the send: around the ring that would be a deadlock. */
+    /* This edge does not begin at the send: around the ring that would be a
+       deadlock. */
     baton_before(s, nodes[2], nodes[6]);
     baton_node_t any = baton_add_nop(s);
     baton_node_t late = stuck_recv(s, (rank + size - 1) % size);
@@ -124,7 +125,7 @@ TEST(test_verify_takes_all_kinds)
     }
 }
 
-/* A graph whose commit failed is completed, committed and run. */
+/* A graph whose commit has failed is completed, committed and run. */
 static void run_mending(support_worker_t *worker)
 {
     baton_schedule_t *s;
@@ -140,7 +141,8 @@ static void run_mending(support_worker_t *worker)
     if (support_worker_ok(worker, baton_schedule_commit(s))) {
         (void)support_worker_run(worker, s);
     }
-    /* The group counts only this schedule, not those of the verification. */
+    /* The group counts only this schedule, and not the schedules of the
+       verification. */
     if (support_worker_check(
             worker, baton_group_destroy(worker->group) == BATON_ERR_BUSY,
             "a group with a schedule was destroyed")) {
@@ -172,8 +174,8 @@ static void run_commit(support_worker_t *worker)
         baton_schedule_commit(commits->schedules[worker->rank]);
 }
 
-/* Whichever allocation of whichever rank fails, commit fails on all ranks
-   without waiting, and the same commit succeeds later. */
+/* If any allocation on any rank fails, commit fails on all ranks without
+   waiting, and the same commit succeeds later. */
 TEST(test_verify_without_memory_on_one_rank)
 {
     bool failed = true;

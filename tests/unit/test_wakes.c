@@ -1,6 +1,7 @@
-/* No wake-up is lost: epochs that nobody waits for end at once, whatever other
-   threads do with the engine meanwhile; and no interrupt of a wait. No timer
-   makes good one that is lost (support/cluster.c), so such a bug is a hang. */
+/* No wake-up is lost: an epoch that no thread waits for ends at once, whatever
+   other threads do with the engine meanwhile. Nor is an interrupt of a wait
+   lost. No timer makes up for a lost wake-up here (support/cluster.c), so such
+   a bug causes a hang. */
 #include "progress/driving/engine.h"
 #include "support/cluster.h"
 #include "support/sanitized.h"
@@ -21,7 +22,7 @@ typedef struct task {
     baton_schedule_t *schedule;
     sem_t ended;
     int polls_left;
-    bool holds; /* and then waits until it is released */
+    bool holds; /* the node then also waits until it is released */
 } task_t;
 
 static sem_t released;
@@ -79,7 +80,8 @@ static void start_task(void *arg)
 }
 
 /* All threads start at about the same time, and block outside of the library
-   until their epochs have run: so none finds what another's start has left. */
+   until their epochs have run. So no thread can do the work that another's
+   start has left. */
 static void start_and_block(void *arg)
 {
     task_t *task = arg;
@@ -119,7 +121,8 @@ TEST_WITH(test_wakes_for_what_is_polled, 1, SUPPORT_ONE_THREAD)
     run_tasks(cluster, true);
 }
 
-/* While a call keeps the engine from it, more than one letter comes. */
+/* While a call occupies the engine, more than one letter arrives in its
+   mailbox. */
 TEST_WITH(test_wakes_for_all_mail_that_came_meanwhile, 1, SUPPORT_ONE_THREAD)
 {
     (void)sem_init(&released, 0, 0);
@@ -154,7 +157,7 @@ static bool see_hint(baton_schedule_t *schedule, baton__next_t next)
     return baton__real_driver.start(schedule, next);
 }
 
-/* Returns a group whose starts show their hints. */
+/* Returns a group whose starts record the hints that they get. */
 static baton_group_t *show_hints(const support_cluster_t *cluster)
 {
     static baton__driver_t driver;
@@ -164,7 +167,8 @@ static baton_group_t *show_hints(const support_cluster_t *cluster)
     return cluster->groups[0];
 }
 
-/* That a wait has come soon once is no hint where nobody waits any more. */
+/* A wait has once followed a start soon. That is no hint any more if no thread
+   waits. */
 TEST_MANUALLY(test_starts_are_not_waited_for_for_ever, 1)
 {
     static const baton_async_ops_t ops = {.start = pend};
@@ -184,8 +188,8 @@ TEST_MANUALLY(test_starts_are_not_waited_for_for_ever, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* Where a start yields, it and a wait do the same, also for an epoch that ends
-   in the start: whether somebody waits then is a hint. */
+/* If ranks share processors, a start yields as a wait does, even if the epoch
+   ends in the start. Whether a thread waits then is a hint. */
 TEST_MANUALLY(test_starts_that_yield_are_told_who_waits, 1)
 {
     baton_group_t *group = show_hints(cluster);
@@ -209,7 +213,7 @@ TEST_MANUALLY(test_starts_that_yield_are_told_who_waits, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-enum { MANY_POLLS = 100 }; /* more than a start makes before a wait */
+enum { MANY_POLLS = 100 }; /* more polls than a start makes before a wait */
 
 static int polls_left;
 
@@ -225,8 +229,8 @@ static baton_status_t count_polls(void *arg)
     return --polls_left > 0 ? BATON_AGAIN : BATON_OK;
 }
 
-/* A start that a little work and a wait will follow ends a short epoch itself,
-   unless ranks share processors, or the wait comes at once. */
+/* A start that will be followed by a little work and a wait ends a short epoch
+   itself, unless ranks share processors, or the wait follows at once. */
 TEST_MANUALLY(test_starts_before_a_little_work_end_their_epochs, 1)
 {
     static const baton_async_ops_t ops = {.start = pend_for_polls,
@@ -256,10 +260,11 @@ TEST_MANUALLY(test_starts_before_a_little_work_end_their_epochs, 1)
 
 /* ---- interrupts --------------------------------------------------------- */
 
-/* The objects and events that a thread can wait for. None ends on rank 0
-   without rank 1. */
+/* The objects and events that a thread can wait for. None of them ends on rank
+   0 without rank 1. */
 enum { SCHEDULE, PARTIAL, SPARSE, TENSORS, RECOVERY, CONDITION, KINDS };
-enum { COUNT = (1 << 18) + 1, TENSOR = 64 }; /* a long contribution is lent */
+/* COUNT is so large that the contribution is lent. */
+enum { COUNT = (1 << 18) + 1, TENSOR = 64 };
 static struct {
     support_cluster_t *cluster;
     baton_schedule_t **schedules;
@@ -296,7 +301,7 @@ static void start(int rank)
         atomic_store(&of.ready, rank == 1);
         baton_engine_notify(of.cluster->engines[0]);
         break;
-    default: /* recover begins what it waits for */
+    default: /* recover itself begins the recovery */
         break;
     }
 }
@@ -376,7 +381,8 @@ static void run_rank_1(void *arg)
 {
     start(1);
     baton_status_t status = wait(1, SUPPORT_WAIT_MS);
-    /* A thread that has started nothing is told of an old interrupt. */
+    /* An interrupt from before is reported to a thread that has started
+       nothing. */
     support_ok(status == BATON_ERR_INTERRUPTED && of.kind >= RECOVERY
                    ? wait(1, SUPPORT_WAIT_MS)
                    : status);
@@ -388,7 +394,8 @@ static void interrupt(int signal)
 }
 
 typedef struct interrupter {
-    pthread_t by_signal; /* to this thread, unless `directly` */
+    /* Raises a signal in this thread, unless `directly` is true. */
+    pthread_t by_signal;
     bool directly;
     int yields;
 } interrupter_t;
@@ -411,10 +418,10 @@ static void pass_barrier(void *arg)
     support_ok(baton_barrier_now(arg));
 }
 
-/* Before a wait or in it, wherever that is, by a handler on the waiting thread
-   or by another thread. The wait ends, nothing is lost, and the thread is told
-   once. A call that nobody could continue is not interrupted, and leaves the
-   interrupt to the next wait. */
+/* Interrupts come before a wait, or at any point in it, from a signal handler
+   on the waiting thread, or from another thread. The wait ends, nothing is
+   lost, and the thread is told once. A call that could not be continued is not
+   interrupted, and leaves the interrupt to the next wait. */
 TEST_EACH(test_interrupts_end_all_waits, 2)
 {
     const struct sigaction action = {.sa_handler = interrupt};
@@ -453,9 +460,9 @@ TEST_EACH(test_interrupts_end_all_waits, 2)
 
 enum { MANY = 40 };
 
-static baton_schedule_t **many[MANY]; /* by rank */
+static baton_schedule_t **many[MANY]; /* by rank: its schedules */
 
-/* In another order each time. */
+/* Sends all messages, in a new order each time. */
 static void send_all(void *arg)
 {
     const int round = *(const int *)arg;
@@ -467,7 +474,7 @@ static void send_all(void *arg)
     }
 }
 
-/* Sleeps in epoll alone, and without a timeout. */
+/* Waits only by epoll_wait, and without a timeout. */
 static void gather_all(baton_engine_t *engine, int epoll)
 {
     bool over[MANY] = {false};
@@ -487,7 +494,7 @@ static void gather_all(baton_engine_t *engine, int epoll)
     }
 }
 
-/* Of many epochs, which end in any order, no end is missed. */
+/* Many epochs end in random order, and no end is missed. */
 TEST_VARIANTS(test_event_loop_misses_nothing, 2, SUPPORT_ONE_THREAD,
               SUPPORT_VARIANTS)
 {

@@ -1,5 +1,6 @@
-/* Calls with NULL or in the wrong state fail at once: build.h and engine.h;
-   with NULL, coll.h, tuning.h, partial.h, select.h, sim.h and proof.h. */
+/* Calls with NULL or in the wrong state fail at once. Both are tested for
+   build.h and engine.h, and NULL for coll.h, tuning.h, partial.h, select.h,
+   sim.h and proof.h. */
 #include "support/cluster.h"
 #include "support/dense.h"
 
@@ -39,7 +40,7 @@ static bool forget(void *arg, uint64_t epoch)
     return true;
 }
 
-/* The last error says that this is NULL. */
+/* Expects that the last error says that this argument is NULL. */
 static void says_null(const char *function, const char *what)
 {
     char text[128];
@@ -48,8 +49,8 @@ static void says_null(const char *function, const char *what)
 }
 
 /* Expect that function(arguments ...) sets a message that its argument `what`
-   is NULL. REFUSES expects that it returns an error, too, and GIVES that it
-   returns `value`, which stands for none. */
+   is NULL. REFUSES also expects that it returns an error, and GIVES that it
+   returns `value`. */
 #define REFUSES(what, function, ...)                                           \
     (support_expect(function(__VA_ARGS__), BATON_ERR_INVALID),                 \
      says_null(#function, what))
@@ -84,7 +85,7 @@ static int count_wrong(const char *call, baton_status_t status)
     return !right;
 }
 
-/* In the child: returns how many calls were not refused. */
+/* Runs in the child. Returns the number of calls that were not refused. */
 static int use_inherited(inherited_t *own)
 {
     static float vector[8];
@@ -127,7 +128,7 @@ static int use_inherited(inherited_t *own)
     return wrong + baton_engine_step(own->engine);
 }
 
-/* None of these calls hangs, though another thread may have held a lock; and
+/* None of these calls hangs, although another thread may have held a lock, and
    the parent goes on. */
 TEST_WITH(test_forked_children_are_refused, 1, SUPPORT_OWN_ENGINES)
 {
@@ -172,8 +173,8 @@ static const baton_view_t whole = {{0}, 0, 8};
 static const baton_node_t first = {0};
 static const baton_length_t length = {0};
 
-/* Calls the i-th function that builds, and returns its name; NULL past the last
-   one. */
+/* Calls the i-th function that builds, and returns its name. Returns NULL after
+   the last one. */
 static const char *add(baton_schedule_t *s, int i)
 {
     switch (i) {
@@ -226,7 +227,7 @@ TEST(test_adders_refuse_no_schedule)
     assert_int_equal(baton_add_nop(NULL).index, UINT32_MAX);
 }
 
-/* The schedule is as it was committed, and its next start returns the error. */
+/* The schedule stays as it was committed. Its next start returns the error. */
 TEST(test_adders_refuse_a_committed_schedule)
 {
     const char *name = "";
@@ -350,13 +351,14 @@ TEST(test_calls_refuse_a_schedule_at_rest)
 
 /* ---- collectives ------------------------------------------------------- */
 
-/* The last message is of another call than the one that is checked. */
+/* Replaces the last message by that of another call. */
 static void forget_message(void)
 {
     support_expect(baton_group_recover(NULL, 0), BATON_ERR_INVALID);
 }
 
-/* With arguments that are all zero but for their size, or with none. */
+/* Calls a builder with arguments that are all zero except for their size, or
+   with NULL. */
 static void call(const dense_builder_t *builder, baton_schedule_t *s,
                  bool given)
 {
@@ -486,7 +488,7 @@ TEST(test_partials_refuse_nothing)
     support_ok(baton_partial_destroy(p));
 }
 
-/* One of each kind: what selects, what accumulates, and what moves entries. */
+/* One function of each kind: selection, accumulation, and entries. */
 TEST(test_selections_refuse_nothing)
 {
     static const float values[2] = {1, 2};
@@ -502,7 +504,7 @@ TEST(test_selections_refuse_nothing)
     GIVES(0, "of->sum", baton_accumulate_at_least, &of, 1, indices, 2);
     of.sum = sum;
     of.left = of.right = values;
-    /* No magnitude is that large. */
+    /* No magnitude is as large. */
     assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);
     assert_true(sum[0] == 2 && sum[1] == 4);
     IGNORES("entries", baton_entries_put, BATON_F32, NULL, 1, sum);

@@ -218,8 +218,8 @@ static baton_status_t now_run(const baton__collective_t *collective,
     }
     if (baton_group_is_simulated(group)) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "baton_%s_now: the ranks are simulated, and can't "
-                            "wait: create a schedule",
+                            "baton_%s_now: the ranks are simulated, and a "
+                            "simulated rank can't wait: create a schedule",
                             collective->noun);
     }
     shapes_t *shapes = shapes_of(group);

@@ -154,7 +154,7 @@ baton_status_t baton_algorithm_add(const baton_algorithm_t *algorithm)
     const size_t at = atomic_load_explicit(&added, memory_order_relaxed);
     if (algorithm_named(algorithm->collective, algorithm->name) != NULL) {
         status = baton__error(
-            BATON_ERR_INVALID, "%s: %s has an algorithm of the name %s",
+            BATON_ERR_INVALID, "%s: %s already has an algorithm of the name %s",
             __func__, baton_collective_name(algorithm->collective),
             algorithm->name);
     } else if (at == MOST_OWN) {

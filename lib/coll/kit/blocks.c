@@ -36,8 +36,7 @@ size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
         if (counts[i] > (SIZE_MAX - at[i]) / element) {
             baton_schedule_fail(flow->schedule, BATON_ERR_INVALID,
                                 "%s: rank %d has %zu elements of %zu bytes: "
-                                "with those before it that is more than %zu "
-                                "bytes",
+                                "the blocks up to this rank's exceed %zu bytes",
                                 builder, i, counts[i], element, SIZE_MAX);
             return NULL;
         }

@@ -135,7 +135,8 @@ typedef struct baton__contribution {
     /* The slot that is being copied to the application, or NO_SLOT. */
     uint32_t lent;
     uint32_t result; /* the slot that the running epoch fills, or NO_SLOT */
-    /* The result of epoch e is at index e % W. */
+    /* The results that are kept, in an array of `history` elements. The result
+       of epoch e is at index e % history. */
     baton__outcome_t *outcomes;
     uint64_t newest; /* the newest epoch with a published result */
 
@@ -162,9 +163,9 @@ enum {
     BATON__CONTRIBUTION_DEVICE_RESULTS = 3
 };
 
-/* Allocates vectors and slots. If `nothing` is in main memory, fills it.
-   Returns BATON_ERR_NO_MEMORY, or an error of baton_device_alloc, if it
-   fails. */
+/* Allocates the vectors and the slots for results. Fills `nothing` with the
+   identity, unless it is in device memory. Returns BATON_ERR_NO_MEMORY, or an
+   error of baton_device_alloc, if it fails. */
 baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 

@@ -281,10 +281,10 @@ partial_device_check_memory(const baton_partial_t *partial, const void *memory,
         memory == NULL ? baton__error(BATON_ERR_INVALID, "it is NULL")
                        : baton_device_check(partial->device->engine, memory,
                                             bytes, BATON_MEMORY_DEVICE);
-    return baton__error(status,
-                        "%s: vector of %zu bytes of \"%s\", must be device "
-                        "memory: %s",
-                        function, bytes, partial->name, baton_error_message());
+    return baton__error(
+        status,
+        "%s: the vector of %zu bytes for \"%s\" must be in device memory: %s",
+        function, bytes, partial->name, baton_error_message());
 }
 
 baton_status_t baton_partial_contribute_on(baton_partial_t *partial,

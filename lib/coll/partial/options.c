@@ -19,8 +19,8 @@ static bool partial_options_check_memory(const baton_partial_options_t *o,
                    (int)o->memory, BATON_MEMORY_DEVICE)) &&
            (o->memory == BATON_MEMORY_HOST || baton_group_has_payload(group) ||
             baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
-                          "memory is BATON_MEMORY_DEVICE: a cost-only group "
-                          "has no vectors there"));
+                          "memory is BATON_MEMORY_DEVICE: a cost-only "
+                          "simulation has no device memory"));
 }
 
 static bool check_epochs(const baton_partial_options_t *o,

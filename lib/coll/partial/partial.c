@@ -570,9 +570,10 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     }
     if (!baton__contribution_pin(&partial->contribution, all ? step : 0, step,
                                  out)) {
-        return baton__error(BATON_ERR_STATE,
-                            "wait for \"%s\": the result of epoch %llu is gone",
-                            partial->name, (unsigned long long)step);
+        return baton__error(
+            BATON_ERR_STATE,
+            "wait for \"%s\": the result of epoch %llu is no longer kept",
+            partial->name, (unsigned long long)step);
     }
     if (!partial->payload) {
         out->data = NULL;
@@ -596,8 +597,8 @@ baton_status_t baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
     }
     if (partial->device != NULL) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "%s of \"%s\": its memory is a device's: use "
-                            "baton_partial_wait_on",
+                            "%s of \"%s\": its vectors are in device memory: "
+                            "use baton_partial_wait_on",
                             __func__, partial->name);
     }
     baton_status_t status = baton_partial_wait(partial, timeout_ms, out);

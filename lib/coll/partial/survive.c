@@ -775,8 +775,10 @@ baton_status_t baton__survival_enter(baton_partial_t *partial,
     baton_status_t status =
         self->stage == GONE
             ? baton__error(self->status, "%s", self->why)
-            : baton__error(BATON_ERR_BUSY, "%s \"%s\": it goes on after a loss",
-                           doing, partial->name);
+            : baton__error(
+                  BATON_ERR_BUSY,
+                  "%s \"%s\": it is being continued after the loss of a rank",
+                  doing, partial->name);
     survive_unlock(self);
     return status;
 }

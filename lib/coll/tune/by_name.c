@@ -30,10 +30,11 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
         (void)snprintf(segments, sizeof segments, " in segments of %zu",
                        choice->segment_bytes);
     }
-    baton_schedule_agree(schedule,
-                         "(%s by %s%s: arguments or %s or BATON_CALIBRATION)",
-                         title, choice->algorithm.name, segments,
-                         baton__choice_variable(of->collective));
+    baton_schedule_agree(
+        schedule,
+        "(%s by %s%s: chosen by arguments or %s or BATON_CALIBRATION)", title,
+        choice->algorithm.name, segments,
+        baton__choice_variable(of->collective));
 }
 
 /* Chooses an algorithm and a segment size, and states the choice. If the caller

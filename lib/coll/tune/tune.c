@@ -147,7 +147,8 @@ static baton_status_t tune_run(tuning_t *tuning, baton_schedule_t *schedule,
             baton_schedule_cancel(schedule) == BATON_OK &&
             baton__wait_out(schedule, timeout_ms) == BATON_ERR_TIMEOUT;
         status = baton__error(BATON_ERR_TIMEOUT,
-                              "tune: not all ranks came within %d ms: %.600s",
+                              "tune: some ranks have not called "
+                              "baton_group_tune within %d ms: %.600s",
                               timeout_ms, why);
     }
     return status;
@@ -417,9 +418,9 @@ static baton_status_t tune_begin(tuning_t *tuning)
     status = vote(tuning, tuning->options.budget_ms);
     return status == BATON_OK && tuning->all[WHAT] > -tuning->all[NOT_WHAT]
                ? baton__error(BATON_ERR_INVALID,
-                              "tune: options differ between ranks, or "
-                              "BATON_CALIBRATION's costs: all must be the "
-                              "same, except budget_ms and file")
+                              "tune: the ranks have different options, or "
+                              "different costs in BATON_CALIBRATION: all but "
+                              "budget_ms and file must be the same")
                : status;
 }
 
@@ -562,11 +563,11 @@ static baton_status_t tune_read_options(const baton_tune_options_t *given,
                             out->collectives, eligible());
     }
     if (out->most_bytes > LIMIT_BYTES || out->least_bytes > out->most_bytes) {
-        return baton__error(BATON_ERR_INVALID,
-                            "tune: least_bytes is %zu and most_bytes %zu; "
-                            "allowed: the first at most the second, that at "
-                            "most %zu",
-                            out->least_bytes, out->most_bytes, LIMIT_BYTES);
+        return baton__error(
+            BATON_ERR_INVALID,
+            "tune: least_bytes is %zu and most_bytes is %zu; least_bytes must "
+            "be at most most_bytes, and most_bytes at most %zu",
+            out->least_bytes, out->most_bytes, LIMIT_BYTES);
     }
     return BATON_OK;
 }
@@ -585,8 +586,8 @@ baton_status_t baton_group_tune(baton_group_t *group,
     }
     if (baton_group_is_simulated(group)) {
         return baton__error(BATON_ERR_UNSUPPORTED,
-                            "tune: the group's ranks are simulated, and their "
-                            "times virtual");
+                            "tune: the ranks of the group are simulated, so "
+                            "their times can't be measured");
     }
     if (baton_group_size(group) == 1) {
         return BATON_OK;

@@ -233,12 +233,12 @@ static baton_status_t store_gather(baton__bootstrap_t *shared,
 static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
                                  int rank, int size)
 {
-    return baton__error(BATON_ERR_MISMATCH,
-                        "%s: the group has %d ranks by what rank 0 says, and "
-                        "%d by what rank %d says (if no rank says so, a group "
-                        "that was not made has left this in the store: take "
-                        "another name)",
-                        self->shared.function, first, size, rank);
+    return baton__error(
+        BATON_ERR_MISMATCH,
+        "%s: the group has %d ranks according to rank 0, and %d according to "
+        "rank %d (if none of your ranks says so, the store still has values of "
+        "a group that was not completed: choose another name)",
+        self->shared.function, first, size, rank);
 }
 
 /* Reads the head of a record that rank 0 has received. If the caller gave the
@@ -481,7 +481,7 @@ baton_status_t baton__store_check(const baton__store_use_t *use)
     return is_name(use->name)
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID,
-                              "%s: the name \"%.20s\" is not of 1 to %d "
+                              "%s: the name \"%.20s\" must consist of 1 to %d "
                               "letters, digits and \"._-\"",
                               function, use->name, NAME_CHARS);
 }

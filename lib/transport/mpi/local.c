@@ -63,24 +63,25 @@ static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
     static const char *const texts[][2] = {
-        [LACK_MEMORY] =
-            {"ranks of one host can't share memory",
-             "they send all messages over MPI, and make no group without it"},
+        [LACK_MEMORY] = {"ranks of one host can't share memory",
+                         "they send all messages over MPI; without MPI they "
+                         "can't make a group"},
         [LACK_BUFFERS] = {"/dev/shm has little room",
                           "ranks have fewer than BATON_SHM_BUFFERS buffers, so "
                           "more messages take longer"},
         [LACK_SOCKETS] =
             {"ranks of one host are in different network namespaces",
-             "they send all messages over MPI, and make no group without it"},
-        [LACK_LIVENESS] = {"ranks of one host can't watch each other by "
-                           "pidfd_open",
-                           "a killed one is noticed by time-outs only"},
+             "they send all messages over MPI; without MPI they can't make a "
+             "group"},
+        [LACK_LIVENESS] =
+            {"ranks of one host can't watch each other by "
+             "pidfd_open",
+             "a rank that is killed is noticed only by time-outs"},
         [LACK_CMA] = {
             "ranks of one host may not read each other's memory by "
             "process_vm_readv",
-            "messages above 68 KiB are sent over MPI, or without it in "
-            "small parts, unless their memory is of "
-            "baton_memory_alloc"}};
+            "messages above 68 KiB are sent over MPI, or in small parts "
+            "without MPI, unless they are in memory from baton_memory_alloc"}};
     if (host->index == 0 &&
         !atomic_exchange_explicit(&logged[lack], true, memory_order_relaxed)) {
         baton__log(BATON_LOG_WARN, "mpi: %s%s%s%s: %s", texts[lack][0],

@@ -235,10 +235,11 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
     const int count = baton_group_size(self.living);
     status = size >= count && size <= MOST_RANKS
                  ? pass_call_on(&self)
-                 : baton__error(BATON_ERR_INVALID,
-                                "%s: size is %d, and %d ranks live; allowed: "
-                                "%d to %d (or see baton_group_create_sub)",
-                                __func__, size, count, count, MOST_RANKS);
+                 : baton__error(
+                       BATON_ERR_INVALID,
+                       "%s: size is %d, and %d ranks live; allowed: %d to %d "
+                       "(for a smaller group see baton_group_create_sub)",
+                       __func__, size, count, count, MOST_RANKS);
     if (status == BATON_OK) {
         status = call_make_group(&self.use, old->engine, &self.call,
                                  old->rank + 1, out);

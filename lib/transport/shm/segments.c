@@ -50,8 +50,8 @@ static void log_failure(int error)
     if (error != ENOMEM &&
         !atomic_exchange_explicit(&logged, true, memory_order_relaxed)) {
         baton__log(BATON_LOG_WARN,
-                   "shared memory: memfd_create, ftruncate or mmap: %s: "
-                   "scratch and baton_memory_alloc take ordinary memory",
+                   "shared memory: memfd_create, ftruncate or mmap failed: %s: "
+                   "scratch and baton_memory_alloc use ordinary memory",
                    baton__errno_text(error));
     }
 }

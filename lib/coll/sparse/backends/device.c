@@ -321,7 +321,8 @@ static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
     const vector_request_t request = {target, source};
     baton_status_t status = baton__requests_run(
         &sparse_device_backend_of(sparse)->vectors, &request);
-    return baton__error(status, "\"%s\": a vector of the device: %s",
+    return baton__error(status,
+                        "\"%s\": a vector on the device can't be copied: %s",
                         sparse->name, baton_error_message());
 }
 
@@ -418,7 +419,7 @@ static const char *refusal(const baton_sparse_t *sparse,
         return "allowed with algorithms auto, spardl, topka, redsync and dense";
     }
     if (!sparse->payload) {
-        return "a cost-only group has no vectors there";
+        return "a cost-only simulation has no device memory";
     }
     if (baton_engine_device(device->engine, &device->port, &device->device) !=
         BATON_OK) {

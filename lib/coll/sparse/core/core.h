@@ -76,10 +76,10 @@ typedef enum baton__sparse_phase {
 typedef struct baton__sparse_results {
     baton__sparse_room_t *rooms;
     size_t room_count;
-    /* number of entries for which each room has memory */
+    /* number of entries for which each buffer has memory */
     size_t capacity;
-    baton__sparse_room_t *room;  /* the room that the running step writes */
-    baton__sparse_room_t *shown; /* the room of the last result */
+    baton__sparse_room_t *room;  /* the buffer that the running step writes */
+    baton__sparse_room_t *shown; /* the buffer of the last result */
     baton_sparse_result_t last;  /* the last result; valid in phase RESULT */
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,

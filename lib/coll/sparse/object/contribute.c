@@ -95,7 +95,7 @@ baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
     return sparse->input.part_count == 0 || end == sparse->count
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
-                              "start \"%s\": of its parts the one with element "
-                              "%zu was not contributed",
+                              "start \"%s\": the part with element %zu was not "
+                              "contributed",
                               sparse->name, end);
 }

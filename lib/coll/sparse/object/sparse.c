@@ -171,7 +171,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
         free_sparse(sparse);
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory for a sparse all-reduce");
     }
     sparse->options = options;
     sparse->asked = options;
