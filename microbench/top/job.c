@@ -144,6 +144,17 @@ void top_read(const top_job_t *job, top_reading_t *out)
             out->entries[out->count++] = entry;
         }
     }
+    for (size_t i = 0; i < out->count; i++) {
+        const baton_board_entry_t *largest = &out->entries[i];
+        for (size_t k = out->count; k-- > 0;) {
+            const baton_board_entry_t *other = &out->entries[k];
+            if (other->size >= largest->size &&
+                top_same_process(other, &out->entries[i])) {
+                largest = other;
+            }
+        }
+        out->entries[i].rank = largest->rank;
+    }
 }
 
 const baton_lateness_t *top_find(const top_reading_t *reading,

@@ -36,7 +36,9 @@ int top_job_list(top_job_t **out);
 bool top_job_follow(top_job_t *job);
 
 /* Reads the counts. In names, characters that are not printable UTF-8 are
-   replaced by '?'. */
+   replaced by '?'. All entries of a process get its number in the largest of
+   its groups, by which it is known in the job: in a group of some of the ranks
+   it has another one. */
 void top_read(const top_job_t *job, top_reading_t *out);
 
 /* Returns whether two entries are of the same process. */

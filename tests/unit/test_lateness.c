@@ -671,7 +671,7 @@ TEST(test_lateness_is_seen_from_another_process)
     assert_non_null(strstr(text, "{\"schedule\": \"steps"));
     assert_int_equal(run_top("--once --job", ranks[0], text, sizeof text), 0);
     assert_non_null(strstr(text, "3 ranks on this host"));
-    assert_non_null(strstr(text, "rank 1 waits, and all ranks that have it"));
+    assert_non_null(strstr(text, "rank 2 waits, and all ranks that have it"));
     support_fails(baton_board_open((int)ranks[0], -1, &board),
                   BATON_ERR_INVALID, "of this host with this index");
     check_metrics(folder, ranks);
