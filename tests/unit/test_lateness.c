@@ -264,21 +264,14 @@ static uint64_t scattered(uint64_t seed)
 
 static unsigned late_ranks(const random_world_t *world, int size, int epoch)
 {
-    const unsigned first = (unsigned)(world->seed % (unsigned)size);
-    switch (world->kind) {
-    case ONE:
-        return 1U << first;
-    case TWO:
-        return 1U << first | 1U << (first + 2) % (unsigned)size;
-    case IN_TURN:
-        return 1U << epoch % size;
-    case AT_RANDOM:
-        return 1U << scattered(world->seed + (uint64_t)epoch) % (unsigned)size;
-    case NOBODY:
-    case KINDS:
-        break;
-    }
-    return 0;
+    const unsigned ranks = (unsigned)size;
+    const uint64_t random = scattered(world->seed + (uint64_t)epoch);
+    return world->kind == ONE   ? 1U << world->seed % ranks
+           : world->kind == TWO ? 1U << world->seed % ranks |
+                                      1U << (world->seed % ranks + 2) % ranks
+           : world->kind == IN_TURN   ? 1U << epoch % size
+           : world->kind == AT_RANDOM ? 1U << random % ranks
+                                      : 0;
 }
 
 static void run_random_world(support_worker_t *worker)
@@ -332,18 +325,15 @@ static double skew_error(const random_world_t *world, int size)
                                : 1 - waited_ns / true_ns;
 }
 
-/* BATON_X_WORLDS says how many; about a second each. Prints
-   how many verdicts were wrong, and in how many worlds the time that was waited
-   is within a tenth of the true one. */
+/* BATON_X_WORLDS says how many; about a second each. Prints those in which the
+   verdict was wrong, and those in which the time that was waited is not within
+   a tenth of the true one. */
 TEST(test_lateness_in_random_worlds)
 {
     (void)state;
-    static const char *const names[] = {"nobody", "one", "two", "in turn",
-                                        "at random"};
     const char *asked = getenv("BATON_X_WORLDS");
     const int worlds = asked != NULL ? atoi(asked) : 0;
-    int count[KINDS] = {0}, wrong[KINDS] = {0}, near[KINDS] = {0};
-    double worst[KINDS] = {0};
+    int wrong = 0;
     if (worlds == 0) {
         skip();
     }
@@ -366,26 +356,19 @@ TEST(test_lateness_in_random_worlds)
         while (found > 0) {
             named |= 1U << late[--found];
         }
-        count[kind]++;
         const bool is_wrong =
             named !=
             (kind == ONE || kind == TWO ? late_ranks(&world, size, 1) : 0);
-        wrong[kind] += is_wrong;
-        if (is_wrong) {
-            print_message("wrong: %s late by %.1f ms, %#x named\n", names[kind],
-                          1e-6 * (double)world.delay_ns, named);
-        }
         const double error = skew_error(&world, size);
-        near[kind] += error <= 0.1;
-        worst[kind] = error > worst[kind] ? error : worst[kind];
+        wrong += is_wrong;
+        if (is_wrong || error > 0.1) {
+            print_message("world %d of kind %d, late by %.1f ms: %#x named, "
+                          "waited time %.1f %% off\n",
+                          i, (int)kind, 1e-6 * (double)world.delay_ns, named,
+                          100 * error);
+        }
     }
-    for (int kind = 0; kind < KINDS; kind++) {
-        print_message("%-9s %3d worlds, %d wrong verdicts, waited time within "
-                      "10 %% in %d, at worst %.1f %% off\n",
-                      names[kind], count[kind], wrong[kind], near[kind],
-                      100 * worst[kind]);
-        assert_int_equal(wrong[kind], 0);
-    }
+    assert_int_equal(wrong, 0);
 }
 
 /* ---- other epochs -------------------------------------------------------- */
@@ -786,11 +769,11 @@ TEST(test_lateness_tells_containers_apart)
 
 /* ---- the rule ------------------------------------------------------------ */
 
-TEST(test_lateness_quantiles_are_limits_of_bins)
+TEST(test_lateness_quantiles_are_spread_in_bins)
 {
     uint64_t bins[BATON_LATENESS_BINS] = {[0] = 10, [3] = 80, [23] = 10};
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.1), 1000);
-    assert_int_equal(baton_lateness_quantile_ns(bins, 0.11), 8000);
+    assert_int_equal(baton_lateness_quantile_ns(bins, 0.5), 6000);
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.9), 8000);
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.91), UINT64_MAX);
 }
@@ -817,7 +800,9 @@ TEST(test_lateness_rule)
     assert_int_equal(late[0], 1);
     of[1] = was_late(6, 25); /* in less than three of four epochs */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
-    of[1] = was_late(5, 0); /* 16 us are not above 1 + 2 * 8 us */
+    of[1] = was_late(4, 0); /* 10 us are above 0.75 + 2 * 4.4 us */
+    assert_int_equal(baton_lateness_find(of, 3, late), 1);
+    of[1] = was_late(3, 0); /* 5 us are not */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
     of[1] = was_late(6, 0);
     of[0] = was_late(6, 0); /* one of three is early */
