@@ -70,7 +70,7 @@ class _Timeline:
                 elif schedule.status[here] != 0:
                     args["status"] = int(schedule.status[here])
                 if schedule.come[here] != schedule.begin[here]:
-                    args["came"] = schedule.come[here] != NEVER and self.us(schedule.come[here])
+                    args["came"] = bool(schedule.come[here] != NEVER) and self.us(schedule.come[here])
                 args["sent"] = {"messages": int(schedule.messages[here]),
                                 "bytes": int(schedule.bytes[here])}
                 yield self.slice(int(schedule.who[rank]), _EPOCHS + of,
