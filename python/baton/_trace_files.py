@@ -38,6 +38,7 @@ class _File(NamedTuple):
     schedules: numpy.ndarray
     names: List[str]
     records: numpy.ndarray
+    whole: int  # the bytes that the file had
 
 
 class Rank(NamedTuple):
@@ -126,7 +127,7 @@ def _read(path: pathlib.Path) -> _File:
              & (records["schedule"] <= len(schedules)))
     records, index = records[whole], index[whole]
     records = records[numpy.lexsort((index, records["time"]))]
-    return _File(path, head, schedules, [_decoded(name) for name in names.tolist()], records)
+    return _File(path, head, schedules, [_decoded(name) for name in names.tolist()], records, at)
 
 
 def _last_run(files: List[_File]) -> int:
@@ -294,6 +295,8 @@ def read(folder: str) -> Trace:
     for path in sorted(pathlib.Path(folder).glob("*.trace")):
         try:
             files.append(_read(path))
+            if path.stat().st_size < files[-1].whole:
+                skipped.append(f"{path}: its end, since the file was cut")
         except (OSError, ValueError) as why:
             skipped.append(f"{path}: {why}")
     if not files:
