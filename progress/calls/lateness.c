@@ -169,9 +169,8 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
                   2 * (double)baton_lateness_quantile_ns(own_bins, 0.1);
     int found = 0;
     for (int i = 0; i < known / 2; i++) {
-        double least =
-            (double)baton_lateness_quantile_ns(of[late_out[i]].late_bins, 0.25);
-        if (least > most) {
+        const uint64_t *bins = of[late_out[i]].late_bins;
+        if ((double)baton_lateness_quantile_ns(bins, 0.25) > most) {
             late_out[found++] = late_out[i];
         }
     }

@@ -52,7 +52,7 @@ def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ri
                             boot=boot).items():
         head[name] = value
     schedules = numpy.zeros(2, files._SCHEDULE)
-    schedules[0] = (77, 1, rank, size, 0, 9, b"gradients", b"")
+    schedules[0] = (77 + run, 1, rank, size, 0, 9, b"gradients", b"")
     schedules[1] = (78 if number else 0, 1, number, 99, 0, 9, b"all", b"")
     path = pathlib.Path(folder) / f"host.{rank}{run or ''}.trace"
     path.write_bytes(head.tobytes() + schedules.tobytes()
@@ -198,7 +198,7 @@ def test_torn_records(tmp_path):
     assert list(files.read(tmp_path).records["time"] - ZERO) == [
         i for i in left if i % 64 < 43]
     (tmp_path / "other.trace").write_bytes(b"x" * 1000)
-    cut, other = files.read(tmp_path).skipped
+    other, cut = files.read(tmp_path).skipped
     assert "host.0.trace: its end" in cut and "other.trace: it is no trace" in other
     path.write_bytes(b"")
     assert command.main([str(tmp_path)]) == 1
@@ -228,12 +228,12 @@ def test_hang(tmp_path):
 
 
 def test_earlier_job(tmp_path):
-    """Two jobs have recorded into a folder, and have schedules of the same key."""
+    """Two jobs have recorded into a folder, the second with fewer ranks."""
     for run in 0, 1:
-        job(tmp_path, late_third(20 + run), run=run)
+        job(tmp_path, late_third(20 + run, 4 - run), run=run)
     trace = files.read(tmp_path)
-    assert len(trace.ranks) == len(trace.skipped) == 4 and len(trace.schedules[0].epochs) == 21
-    assert "host.0.trace: it is of an earlier job" in trace.skipped[0]
+    assert [len(trace.ranks), len(trace.skipped), len(trace.schedules[0].epochs)] == [3, 4, 21]
+    assert "host.0.trace: it is of another job" in trace.skipped[0]
 
 
 def test_timeline(tmp_path):
