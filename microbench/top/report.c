@@ -170,7 +170,9 @@ static bool comes_late(const top_schedule_t *schedule, int index)
 static void split_time(top_schedule_t *schedule)
 {
     baton_lateness_t sum = {0};
+    uint64_t missed = 0;
     for (int i = 0; i < schedule->count; i++) {
+        missed += schedule->of[i].missed;
         if (!comes_late(schedule, i)) {
             top_add(&sum, &schedule->of[i], 1);
         }
@@ -183,8 +185,12 @@ static void split_time(top_schedule_t *schedule)
             (double)sum.timed;
         const double fast_ns =
             (double)baton_lateness_quantile_ns(sum.own_bins, 0.1);
-        schedule->step_ns = (double)sum.elapsed_ns / (double)sum.elapsed_epochs;
+        /* Epochs that a rank has missed take time, too, but are not timed. */
+        const double timed = (double)sum.elapsed_epochs;
+        const double all = missed > 0 ? fmax((double)sum.epochs, timed) : timed;
+        schedule->step_ns = (double)sum.elapsed_ns / all;
         schedule->transfer_ns = fast_ns < own_ns ? fast_ns : own_ns;
+        sum.waited_ns = (uint64_t)((double)sum.waited_ns * timed / all);
         schedule->waited_ns = (double)sum.waited_ns / (double)sum.timed;
         schedule->weight = schedule->waited_ns * (double)sum.epochs;
     }
@@ -243,7 +249,7 @@ static double share_late(const baton_lateness_t *of)
     for (int bin = 0; bin < BATON_LATENESS_BINS; bin++) {
         late += ldexp(1, bin) > half_us ? of->late_bins[bin] : 0;
     }
-    return percent(late, of->timed);
+    return percent(late * (of->epochs - of->missed), of->timed * of->epochs);
 }
 
 /* Writes "rank 5 is late by 4.8 ms in 97 % of epochs of ...", and the time that
@@ -294,7 +300,7 @@ static size_t write_sentences(const top_schedule_t *all, size_t count,
             if (2 * of->missed > of->epochs) {
                 (void)snprintf(out[lines++], SENTENCE_BYTES,
                                "rank %d comes too late to %.0f %% of epochs of "
-                               "\"%s\", which do not wait for it",
+                               "\"%s\"",
                                all[i].entries[k]->rank,
                                percent(of->missed, of->epochs), all[i].name);
             }
@@ -442,11 +448,10 @@ void top_print(const top_report_t *report, FILE *to)
         for (size_t i = 0; i < line_count; i++) {
             (void)fprintf(to, "%s\n", lines[i]);
         }
-        if (line_count == 0) {
-            (void)fputs(row_count > 0 ? "no rank is late\n"
-                                      : "no rank has committed a schedule\n",
-                        to);
-        }
+        (void)fputs(line_count > 0  ? ""
+                    : row_count > 0 ? "no rank is late\n"
+                                    : "no rank has committed a schedule\n",
+                    to);
     }
     for (size_t i = 0; i < count; i++) {
         free(all[i].entries);
