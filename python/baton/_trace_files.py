@@ -133,7 +133,7 @@ def _read(path: pathlib.Path) -> _File:
 def _shared(file: _File) -> Set[Any]:
     """What identifies the schedules of a file. Others have those whose ranks are not threads."""
     of, counts = numpy.unique(file.schedules[["key", "incarnation"]], return_counts=True)
-    return {pair if count == 1 else file.path for pair, count in zip(of.tolist(), counts) if pair[0]}
+    return {pair if n == 1 else file.path for pair, n in zip(of.tolist(), counts) if pair[0]}
 
 
 def _last_job(files: List[_File]) -> Set[pathlib.Path]:
