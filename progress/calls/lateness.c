@@ -166,7 +166,7 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
         return 0;
     }
     double most = (double)baton_lateness_quantile_ns(middle->late_bins, 0.75) +
-                  2 * (double)baton_lateness_quantile_ns(own_bins, 0.1);
+                  2 * (double)baton_lateness_quantile_ns(own_bins, 0.1) + 32000;
     int found = 0;
     for (int i = 0; i < known / 2; i++) {
         const uint64_t *bins = of[late_out[i]].late_bins;

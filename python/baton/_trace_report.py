@@ -74,7 +74,7 @@ def late_ranks(waits: Waits) -> numpy.ndarray:
     elapsed = waits.arrive[-1, middle] - waits.arrive[0, middle] + waits.whole[-1]
     if waits.wait[:, middle].sum() < 0.01 * elapsed:
         return numpy.array([], int)
-    return numpy.flatnonzero(quarter > three[middle] + 2 * own_time(waits))
+    return numpy.flatnonzero(quarter > three[middle] + 2 * own_time(waits) + 32000)
 
 
 # ---- the critical path -----------------------------------------------------------

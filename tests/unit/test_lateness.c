@@ -787,24 +787,22 @@ static baton_lateness_t was_late(size_t bin, uint64_t early)
                            .waited_ns = 1000000};
     of.late_bins[0] = early;
     of.late_bins[bin] += 100 - early;
-    of.own_bins[3] = 100; /* up to 8 us */
+    of.own_bins[6] = 100; /* 32 to 64 us */
     return of;
 }
 
 TEST(test_lateness_rule)
 {
     int late[3];
-    baton_lateness_t of[3] = {was_late(0, 0), was_late(6, 24), was_late(0, 0)};
+    baton_lateness_t of[3] = {was_late(0, 0), was_late(8, 24), was_late(0, 0)};
     assert_int_equal(baton_lateness_find(of, 3, late), 1);
     assert_int_equal(late[0], 1);
-    of[1] = was_late(6, 25); /* in less than three of four epochs */
+    of[1] = was_late(8, 25); /* in less than three of four epochs */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
-    of[1] = was_late(4, 0); /* 10 us are above 0.75 + 2 * 4.4 us */
-    assert_int_equal(baton_lateness_find(of, 3, late), 1);
-    of[1] = was_late(3, 0); /* 5 us are not */
+    of[1] = was_late(7, 0); /* 80 us are not above 0.75 + 2 * 35.2 + 32 us */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
-    of[1] = was_late(6, 0);
-    of[0] = was_late(6, 0); /* one of three is early */
+    of[1] = was_late(8, 0);
+    of[0] = was_late(8, 0); /* one of three is early */
     assert_int_equal(baton_lateness_find(of, 3, late), 0);
     of[0] = of[2];
     of[0].waited_ns = of[2].waited_ns = 999999; /* below 1 % */
