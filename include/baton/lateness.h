@@ -132,18 +132,21 @@ BATON_CHECKED baton_status_t baton_group_lateness(const baton_group_t *group,
    - the lateness that it exceeds in three of four epochs is greater than the
      lateness that the middle rank exceeds in one of four epochs,
    - the difference between the two is more than twice the collective's own
-     time, for which the time of the fastest tenth of epochs is taken, and
+     time, for which the time of the fastest tenth of epochs is taken, and 32
+   us, by which ranks are late that get their processors in turn, and
    - the middle rank has waited for others for at least 1 % of the time.
 
    So a rank that is late only now and then is not found. No rank is found if
    another one is late each time, or if one rank comes early and all others come
-   together. Differences that are smaller than the width of a bin don't count. A
-   rank with fewer than BATON_LATENESS_LEAST timed epochs is left out.
-   `late_out` has space for `count` numbers. */
+   together. The times are quantiles of histograms, which the bins make
+   estimates. A rank with fewer than BATON_LATENESS_LEAST timed epochs is left
+   out. `late_out` has space for `count` numbers. */
 int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out);
 
-/* Returns a quantile of a histogram: a time that a share `share` (0 to 1) of
-   the counted epochs did not exceed. The time is the upper limit of a bin. */
+/* Returns a quantile of a histogram: the time that a share `share` (0 to 1) of
+   the counted epochs did not exceed, as if the times in each bin were evenly
+   spread. It is off by less than the width of a bin. In the last bin, and
+   without epochs, it is UINT64_MAX. */
 uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                     double share);
 

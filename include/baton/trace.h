@@ -95,7 +95,8 @@ typedef struct baton_trace_head {
    again, and gets another entry. If the table is full, further schedules are
    not recorded. */
 typedef struct baton_trace_schedule {
-    /* identifies the schedule, on all ranks; 0: the entry is free */
+    /* Identifies the schedule, on all ranks, and no schedule of another group,
+       unless ranks are threads of a process. 0: the entry is free. */
     uint64_t key;
     /* The number of the schedule's group among groups that were made of one
        group; 0: the group was made of no other. */

@@ -303,6 +303,9 @@ typedef struct baton_transport {
        if this rank can't read it, as on another host. Without this function
        nobody learns which rank is late (baton/lateness.h). */
     void *(*board)(const void *endpoint, int rank);
+    /* Random, and the same on all ranks, so that schedules of different groups
+       are told apart in the counts of lateness and in the trace; or 0. */
+    uint64_t id;
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

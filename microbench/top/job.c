@@ -144,33 +144,50 @@ void top_read(const top_job_t *job, top_reading_t *out)
             out->entries[out->count++] = entry;
         }
     }
+    for (size_t i = 0; i < out->count; i++) {
+        const baton_board_entry_t *largest = &out->entries[i];
+        for (size_t k = out->count; k-- > 0;) {
+            const baton_board_entry_t *other = &out->entries[k];
+            if (other->size >= largest->size &&
+                top_same_process(other, &out->entries[i])) {
+                largest = other;
+            }
+        }
+        out->entries[i].rank = largest->rank;
+    }
 }
 
-static void subtract(baton_lateness_t *from, const baton_lateness_t *earlier)
+const baton_lateness_t *top_find(const top_reading_t *reading,
+                                 const baton_board_entry_t *like)
 {
-    uint64_t counts[2][sizeof *from / sizeof(uint64_t)];
-    const baton_lateness_t now = *from;
-    memcpy(counts[0], from, sizeof *from);
-    memcpy(counts[1], earlier, sizeof *from);
-    for (size_t i = 0; i < sizeof counts[0] / sizeof(uint64_t); i++) {
-        counts[0][i] -= counts[1][i];
+    for (size_t i = 0; i < reading->count; i++) {
+        if (reading->entries[i].key == like->key &&
+            top_same_process(&reading->entries[i], like)) {
+            return &reading->entries[i].lateness;
+        }
     }
-    memcpy(from, counts[0], sizeof *from);
-    from->started = now.started;
-    from->ended = now.ended;
+    return NULL;
+}
+
+void top_add(baton_lateness_t *to, const baton_lateness_t *more, uint64_t times)
+{
+    uint64_t *sums = (void *)to;
+    const uint64_t *counts = (const void *)more;
+    for (size_t i = 0; i < sizeof *to / sizeof *sums; i++) {
+        sums[i] += times * counts[i];
+    }
 }
 
 void top_subtract(top_reading_t *from, const top_reading_t *earlier)
 {
     for (size_t i = 0; i < from->count; i++) {
-        baton_board_entry_t *entry = &from->entries[i];
-        for (size_t k = 0; k < earlier->count; k++) {
-            const baton_board_entry_t *old = &earlier->entries[k];
-            if (old->key == entry->key && top_same_process(old, entry) &&
-                old->lateness.epochs <= entry->lateness.epochs) {
-                subtract(&entry->lateness, &old->lateness);
-                break;
-            }
+        baton_lateness_t *of = &from->entries[i].lateness;
+        const baton_lateness_t now = *of;
+        const baton_lateness_t *old = top_find(earlier, &from->entries[i]);
+        if (old != NULL && old->epochs <= now.epochs) {
+            top_add(of, old, UINT64_MAX);
+            of->started = now.started;
+            of->ended = now.ended;
         }
     }
 }

@@ -44,14 +44,16 @@ static const struct metric {
 #undef COUNT
 };
 
-static void print_label(FILE *to, const char *text)
+void top_print_quoted(FILE *to, const char *text)
 {
+    (void)fputc('"', to);
     for (const char *c = text; *c != '\0'; c++) {
         if (*c == '"' || *c == '\\') {
             (void)fputc('\\', to);
         }
         (void)fputc(*c, to);
     }
+    (void)fputc('"', to);
 }
 
 /* Returns the least process number of the job's ranks on this host. It
@@ -72,13 +74,13 @@ static void print_sample(const struct metric *metric, int job,
     uint64_t count;
     memcpy(&count, (const char *)&entry->lateness + metric->offset,
            sizeof count);
-    (void)fprintf(to, "baton_%s{job_process=\"%d\",schedule=\"", metric->name,
+    (void)fprintf(to, "baton_%s{job_process=\"%d\",schedule=", metric->name,
                   job);
-    print_label(to, entry->name);
+    top_print_quoted(to, entry->name);
     /* Schedules may have the same name, and processes of containers the same
        number: a series needs labels of its own. */
     (void)fprintf(to,
-                  "\",key=\"%llx\",rank=\"%d\",ranks=\"%d\",process=\"%d\","
+                  ",key=\"%llx\",rank=\"%d\",ranks=\"%d\",process=\"%d\","
                   "container=\"%u\"} ",
                   (unsigned long long)entry->key, entry->rank, entry->size,
                   entry->process, entry->container);

@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SCHEDULES = 8, MOST_SENTENCES = 8, SENTENCE_BYTES = 512 };
+enum {
+    MOST_SCHEDULES = 8,
+    MOST_SENTENCES = 8,
+    MOST_NAMED = 16,
+    SENTENCE_BYTES = 512
+};
 
 /* A rank of the job, by its process. */
 typedef struct rank_row {
@@ -59,17 +64,6 @@ static double percent(uint64_t part, uint64_t all)
 
 /* ---- ranks --------------------------------------------------------------- */
 
-static void add(baton_lateness_t *sum, const baton_lateness_t *more)
-{
-    sum->epochs += more->epochs;
-    sum->missed += more->missed;
-    sum->timed += more->timed;
-    sum->late_ns += more->late_ns;
-    sum->last += more->last;
-    sum->behind_ns += more->behind_ns;
-    sum->waited_ns += more->waited_ns;
-}
-
 static int by_lateness(const void *a, const void *b)
 {
     const rank_row_t *x = a, *y = b;
@@ -95,7 +89,7 @@ static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
         if (row->entry == NULL || entry->size > row->entry->size) {
             row->entry = entry;
         }
-        add(&row->sum, &entry->lateness);
+        top_add(&row->sum, &entry->lateness, 1);
         if (entry->lateness.started > entry->lateness.ended) {
             row->busy = entry;
         }
@@ -106,33 +100,22 @@ static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-static const baton_lateness_t *find_entry(const top_reading_t *reading,
-                                          const baton_board_entry_t *like)
-{
-    for (size_t i = 0; i < reading->count; i++) {
-        if (reading->entries[i].key == like->key &&
-            top_same_process(&reading->entries[i], like)) {
-            return &reading->entries[i].lateness;
-        }
-    }
-    return NULL;
-}
-
 /* Writes schedule->hang if the schedule's last epoch hangs: some ranks wait in
-   it, others have not come to it, and no rank has moved between the two
-   readings. */
+   it, and no rank has moved between the two readings. If all ranks of the host
+   have come to it, it waits for a message, or for a rank of another host. */
 static void find_hang(const top_report_t *report, uint64_t key,
                       top_schedule_t *schedule)
 {
     uint64_t last = 0;
-    int waiting = 0;
     bool moved = false;
-    char absent[200] = "";
+    /* of the ranks that wait, and of those that have not come */
+    int counts[2] = {0};
+    char names[2][120] = {"", ""};
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < report->now->count; i++) {
             const baton_board_entry_t *entry = &report->now->entries[i];
             const baton_lateness_t *of = &entry->lateness;
-            const baton_lateness_t *old = find_entry(report->before, entry);
+            const baton_lateness_t *old = top_find(report->before, entry);
             if (entry->key != key) {
                 continue;
             }
@@ -140,23 +123,33 @@ static void find_hang(const top_report_t *report, uint64_t key,
                 last = of->started > last ? of->started : last;
                 moved |= old == NULL || old->started != of->started ||
                          old->ended != of->ended;
-            } else if (of->started == last) {
-                waiting += of->ended < last;
             } else if (of->ended < last) {
-                size_t used = strlen(absent);
-                (void)snprintf(absent + used, sizeof absent - used, " %d",
-                               entry->rank);
+                const int absent = of->started != last;
+                const size_t used = strlen(names[absent]);
+                if (counts[absent]++ <= MOST_NAMED) {
+                    (void)snprintf(
+                        names[absent] + used, sizeof names[absent] - used,
+                        counts[absent] <= MOST_NAMED ? " %d" : " ...",
+                        entry->rank);
+                }
             }
         }
     }
-    if (!moved && waiting > 0 && absent[0] != '\0') {
+    if (!moved && counts[0] > 0 && counts[1] > 0) {
         (void)snprintf(schedule->hang, sizeof schedule->hang,
                        "epoch %llu of \"%s\": %d rank%s for rank%s%s, which "
                        "%s not come to it",
-                       (unsigned long long)last, schedule->name, waiting,
-                       waiting > 1 ? "s wait" : " waits",
-                       strchr(absent + 1, ' ') != NULL ? "s" : "", absent,
-                       strchr(absent + 1, ' ') != NULL ? "have" : "has");
+                       (unsigned long long)last, schedule->name, counts[0],
+                       counts[0] > 1 ? "s wait" : " waits",
+                       counts[1] > 1 ? "s" : "", names[1],
+                       counts[1] > 1 ? "have" : "has");
+    } else if (!moved && counts[0] > 0) {
+        (void)snprintf(schedule->hang, sizeof schedule->hang,
+                       "epoch %llu of \"%s\": rank%s%s wait%s, and all ranks "
+                       "that have it on this host have come to it",
+                       (unsigned long long)last, schedule->name,
+                       counts[0] > 1 ? "s" : "", names[0],
+                       counts[0] > 1 ? "" : "s");
     }
 }
 
@@ -177,16 +170,11 @@ static bool comes_late(const top_schedule_t *schedule, int index)
 static void split_time(top_schedule_t *schedule)
 {
     baton_lateness_t sum = {0};
+    uint64_t missed = 0;
     for (int i = 0; i < schedule->count; i++) {
-        const baton_lateness_t *of = &schedule->of[i];
+        missed += schedule->of[i].missed;
         if (!comes_late(schedule, i)) {
-            add(&sum, of);
-            sum.took_ns += of->took_ns;
-            sum.elapsed_ns += of->elapsed_ns;
-            sum.elapsed_epochs += of->elapsed_epochs;
-            for (size_t k = 0; k < BATON_LATENESS_BINS; k++) {
-                sum.own_bins[k] += of->own_bins[k];
-            }
+            top_add(&sum, &schedule->of[i], 1);
         }
     }
     if (sum.timed > 0 && sum.elapsed_epochs > 0) {
@@ -197,8 +185,12 @@ static void split_time(top_schedule_t *schedule)
             (double)sum.timed;
         const double fast_ns =
             (double)baton_lateness_quantile_ns(sum.own_bins, 0.1);
-        schedule->step_ns = (double)sum.elapsed_ns / (double)sum.elapsed_epochs;
+        /* Epochs that a rank has missed take time, too, but are not timed. */
+        const double timed = (double)sum.elapsed_epochs;
+        const double all = missed > 0 ? fmax((double)sum.epochs, timed) : timed;
+        schedule->step_ns = (double)sum.elapsed_ns / all;
         schedule->transfer_ns = fast_ns < own_ns ? fast_ns : own_ns;
+        sum.waited_ns = (uint64_t)((double)sum.waited_ns * timed / all);
         schedule->waited_ns = (double)sum.waited_ns / (double)sum.timed;
         schedule->weight = schedule->waited_ns * (double)sum.epochs;
     }
@@ -257,7 +249,7 @@ static double share_late(const baton_lateness_t *of)
     for (int bin = 0; bin < BATON_LATENESS_BINS; bin++) {
         late += ldexp(1, bin) > half_us ? of->late_bins[bin] : 0;
     }
-    return percent(late, of->timed);
+    return percent(late * (of->epochs - of->missed), of->timed * of->epochs);
 }
 
 /* Writes "rank 5 is late by 4.8 ms in 97 % of epochs of ...", and the time that
@@ -308,7 +300,7 @@ static size_t write_sentences(const top_schedule_t *all, size_t count,
             if (2 * of->missed > of->epochs) {
                 (void)snprintf(out[lines++], SENTENCE_BYTES,
                                "rank %d comes too late to %.0f %% of epochs of "
-                               "\"%s\", which do not wait for it",
+                               "\"%s\"",
                                all[i].entries[k]->rank,
                                percent(of->missed, of->epochs), all[i].name);
             }
@@ -318,19 +310,6 @@ static size_t write_sentences(const top_schedule_t *all, size_t count,
 }
 
 /* ---- output -------------------------------------------------------------- */
-
-static void print_string(FILE *to, const char *text)
-{
-    (void)fputc('"', to);
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\') {
-            (void)fprintf(to, "\\u%04x", (unsigned)*c);
-        } else {
-            (void)fputc(*c, to);
-        }
-    }
-    (void)fputc('"', to);
-}
 
 /* The part of a step that is neither transfer nor waiting, such as the
    application's computation. */
@@ -346,7 +325,7 @@ static void print_json_schedules(const top_schedule_t *all, size_t count,
     (void)fputs("],\n \"schedules\": [", to);
     for (size_t i = 0; i < count; i++) {
         (void)fprintf(to, "%s\n  {\"schedule\": ", i > 0 ? "," : "");
-        print_string(to, all[i].name);
+        top_print_quoted(to, all[i].name);
         (void)fprintf(to,
                       ", \"step_ms\": %.6f, \"transfer_ms\": %.6f, "
                       "\"skew_ms\": %.6f, \"other_ms\": %.6f}",
@@ -378,14 +357,14 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
             mean_ms(of->behind_ns, of), mean_ms(of->waited_ns, of),
             row->busy != NULL ? (unsigned long long)row->busy->lateness.started
                               : 0);
-        print_string(to, row->busy != NULL ? row->busy->name : "");
+        top_print_quoted(to, row->busy != NULL ? row->busy->name : "");
         (void)fputc('}', to);
     }
     print_json_schedules(all, all_count, to);
     (void)fputs("],\n \"verdict\": [", to);
     for (size_t i = 0; i < line_count; i++, comma = ", ") {
         (void)fputs(comma, to);
-        print_string(to, lines[i]);
+        top_print_quoted(to, lines[i]);
     }
     (void)fputs("]}\n", to);
 }
@@ -469,11 +448,10 @@ void top_print(const top_report_t *report, FILE *to)
         for (size_t i = 0; i < line_count; i++) {
             (void)fprintf(to, "%s\n", lines[i]);
         }
-        if (line_count == 0) {
-            (void)fputs(row_count > 0 ? "no rank is late\n"
-                                      : "no rank has committed a schedule\n",
-                        to);
-        }
+        (void)fputs(line_count > 0  ? ""
+                    : row_count > 0 ? "no rank is late\n"
+                                    : "no rank has committed a schedule\n",
+                    to);
     }
     for (size_t i = 0; i < count; i++) {
         free(all[i].entries);

@@ -36,12 +36,22 @@ int top_job_list(top_job_t **out);
 bool top_job_follow(top_job_t *job);
 
 /* Reads the counts. In names, characters that are not printable UTF-8 are
-   replaced by '?'. */
+   replaced by '?'. All entries of a process get its number in the largest of
+   its groups, by which it is known in the job: in a group of some of the ranks
+   it has another one. */
 void top_read(const top_job_t *job, top_reading_t *out);
 
 /* Returns whether two entries are of the same process. */
 bool top_same_process(const baton_board_entry_t *a,
                       const baton_board_entry_t *b);
+
+/* Returns the counts of the same process and schedule, or NULL. */
+const baton_lateness_t *top_find(const top_reading_t *reading,
+                                 const baton_board_entry_t *like);
+
+/* Adds each count of `more`, `times` times; UINT64_MAX times subtracts it. */
+void top_add(baton_lateness_t *to, const baton_lateness_t *more,
+             uint64_t times);
 
 /* Subtracts an earlier reading, so that the counts are those of the time since
    then. */
@@ -58,6 +68,9 @@ typedef struct top_report {
     bool json;
     bool colours;
 } top_report_t;
+
+/* Prints a text as JSON and Prometheus quote it. */
+void top_print_quoted(FILE *to, const char *text);
 
 /* Prints the counts of some jobs since the commits, as Prometheus text. */
 void top_print_metrics(const top_reading_t *jobs, int count, FILE *to);

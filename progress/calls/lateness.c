@@ -111,16 +111,21 @@ baton_status_t baton_group_lateness(const baton_group_t *group, int rank,
 uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                     double share)
 {
-    double all = 0;
+    double left = 0; /* epochs in bins from `bin` on, up to the quantile */
     for (size_t i = 0; i < BATON_LATENESS_BINS; i++) {
-        all += (double)bins[i];
+        left += share * (double)bins[i];
     }
-    double seen = (double)bins[0];
     size_t bin = 0;
-    while (bin < BATON_LATENESS_BINS - 1 && (seen == 0 || seen < share * all)) {
-        seen += (double)bins[++bin];
+    while (bin < BATON_LATENESS_BINS - 1 &&
+           (bins[bin] == 0 || left > (double)bins[bin])) {
+        left -= (double)bins[bin++];
     }
-    return bin < BATON_LATENESS_BINS - 1 ? UINT64_C(1000) << bin : UINT64_MAX;
+    const uint64_t end_ns = UINT64_C(1000) << bin;
+    const uint64_t begin_ns = bin > 0 ? end_ns / 2 : 0;
+    return bin == BATON_LATENESS_BINS - 1
+               ? UINT64_MAX
+               : begin_ns + (uint64_t)((double)(end_ns - begin_ns) * left /
+                                       (double)bins[bin]);
 }
 
 /* True if the first rank's mean lateness is above the second one's. Equal ones
@@ -161,14 +166,11 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
         return 0;
     }
     double most = (double)baton_lateness_quantile_ns(middle->late_bins, 0.75) +
-                  2 * (double)baton_lateness_quantile_ns(own_bins, 0.1);
+                  2 * (double)baton_lateness_quantile_ns(own_bins, 0.1) + 32000;
     int found = 0;
     for (int i = 0; i < known / 2; i++) {
-        /* The quantile is a bin's upper limit. Half of it is the bin's lower
-           limit. */
-        double least =
-            (double)baton_lateness_quantile_ns(of[late_out[i]].late_bins, 0.25);
-        if (least / 2 > most) {
+        const uint64_t *bins = of[late_out[i]].late_bins;
+        if ((double)baton_lateness_quantile_ns(bins, 0.25) > most) {
             late_out[found++] = late_out[i];
         }
     }

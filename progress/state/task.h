@@ -231,8 +231,9 @@ static inline baton__task_t *baton__task_at(const baton_schedule_t *schedule)
    no other: never 0. */
 static inline uint64_t baton__task_key(const baton__task_t *task)
 {
-    uint64_t channel = task->schedule.group->channel;
-    uint64_t key = task->identity ^ channel * UINT64_C(0x9e3779b97f4a7c15);
+    const baton_group_t *group = task->schedule.group;
+    uint64_t key = task->identity ^ (group->channel + group->transport->id) *
+                                        UINT64_C(0x9e3779b97f4a7c15);
     return key != 0 ? key : 1;
 }
 

@@ -70,7 +70,8 @@ class _Timeline:
                 elif schedule.status[here] != 0:
                     args["status"] = int(schedule.status[here])
                 if schedule.come[here] != schedule.begin[here]:
-                    args["came"] = schedule.come[here] != NEVER and self.us(schedule.come[here])
+                    came = int(schedule.come[here])
+                    args["came"] = came != NEVER and self.us(came)
                 args["sent"] = {"messages": int(schedule.messages[here]),
                                 "bytes": int(schedule.bytes[here])}
                 yield self.slice(int(schedule.who[rank]), _EPOCHS + of,

@@ -4,7 +4,7 @@ A file may be read while its process writes it, and after the process was killed
 that are being written, or that an earlier lap of the ring has left, are left out.
 """
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import numpy
 
@@ -38,6 +38,7 @@ class _File(NamedTuple):
     schedules: numpy.ndarray
     names: List[str]
     records: numpy.ndarray
+    whole: int  # the bytes that the file had
 
 
 class Rank(NamedTuple):
@@ -126,19 +127,24 @@ def _read(path: pathlib.Path) -> _File:
              & (records["schedule"] <= len(schedules)))
     records, index = records[whole], index[whole]
     records = records[numpy.lexsort((index, records["time"]))]
-    return _File(path, head, schedules, [_decoded(name) for name in names.tolist()], records)
+    return _File(path, head, schedules, [_decoded(name) for name in names.tolist()], records, at)
 
 
-def _last_run(files: List[_File]) -> int:
-    """Since when, by the files' heads, processes are those of the last job: one that has the
-    schedule and the rank of an earlier process is of another one."""
-    since, claims = 0, {}  # type: int, Dict[tuple, int]
-    for file in sorted(files, key=lambda file: int(file.head["realtime"])):
-        for entry in file.schedules[file.schedules["key"] != 0]:
-            claim = tuple(entry[["key", "incarnation", "rank"]].tolist())
-            since = max(since, claims.get(claim, -1) + 1)
-            claims[claim] = int(file.head["realtime"])
-    return since
+def _shared(file: _File) -> Set[Any]:
+    """What identifies the schedules of a file. Others have those whose ranks are not threads."""
+    of, counts = numpy.unique(file.schedules[["key", "incarnation"]], return_counts=True)
+    return {pair if n == 1 else file.path for pair, n in zip(of.tolist(), counts) if pair[0]}
+
+
+def _last_job(files: List[_File]) -> Set[pathlib.Path]:
+    """The files of the process that began last, of those that have a schedule with it or with
+    another one of them, and of those that have none."""
+    of = {file.path: _shared(file)
+          for file in sorted(files, key=lambda file: -int(file.head["realtime"]))}
+    known, job = next((keys for keys in of.values() if keys), set()), set()  # type: Set, Set
+    while len(job) < len(job := {path for path in of if known & of[path] or not of[path]}):
+        known = known.union(*(of[path] for path in job))
+    return job
 
 
 def _ranks_of(files: List[_File]) -> Tuple[List[Rank], List[numpy.ndarray]]:
@@ -298,10 +304,10 @@ def read(folder: str) -> Trace:
             skipped.append(f"{path}: {why}")
     if not files:
         raise ValueError("\n".join([*skipped, f"{folder} has no trace (files *.trace)"]))
-    since = _last_run(files)
-    skipped += [f"{file.path}: it is of an earlier job" for file in files
-                if int(file.head["realtime"]) < since]
-    files = [file for file in files if int(file.head["realtime"]) >= since]
+    skipped += [f"{of.path}: its end: cut" for of in files if of.path.stat().st_size < of.whole]
+    job = _last_job(files)
+    skipped += [f"{file.path}: it is of another job" for file in files if file.path not in job]
+    files = [file for file in files if file.path in job]
     ranks, who_of = _ranks_of(files)
     known: Dict[Tuple[int, int], int] = {}  # schedules, by key and incarnation
     titles: List[Tuple[str, int, numpy.ndarray]] = []

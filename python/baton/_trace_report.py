@@ -74,7 +74,7 @@ def late_ranks(waits: Waits) -> numpy.ndarray:
     elapsed = waits.arrive[-1, middle] - waits.arrive[0, middle] + waits.whole[-1]
     if waits.wait[:, middle].sum() < 0.01 * elapsed:
         return numpy.array([], int)
-    return numpy.flatnonzero(quarter > three[middle] + 2 * own_time(waits))
+    return numpy.flatnonzero(quarter > three[middle] + 2 * own_time(waits) + 32000)
 
 
 # ---- the critical path -----------------------------------------------------------
@@ -181,8 +181,7 @@ def _worst(all_waits: List[Waits], trace: Trace) -> Tuple[List[str], Optional[Tu
 
 def _path(trace: Trace, of: int, epoch: int) -> Iterable[str]:
     schedule, steps = trace.schedules[of], critical_path(trace, of, epoch)
-    names = [trace.ranks[who].name if who >= 0 else f"rank {i}"
-             for i, who in enumerate(schedule.who)]
+    names = _names(trace, schedule)
     yield (f'critical path of epoch {epoch} of "{schedule.name}", '
            f"{(steps[-1].end - steps[0].begin) / 1e6:.3f} ms")
     yield from table([["from ms", "for ms", ""]] + [
@@ -192,19 +191,23 @@ def _path(trace: Trace, of: int, epoch: int) -> Iterable[str]:
         for step in steps if step.end > step.begin])
 
 
+def _names(trace: Trace, schedule: Schedule) -> List[str]:
+    return [trace.ranks[who].name if who >= 0 else f"rank {i} of it (no file)"
+            for i, who in enumerate(schedule.who)]
+
+
 def _unended(trace: Trace) -> Iterable[str]:
     """Of the last epochs that some ranks are in: who has not come."""
     for schedule in trace.schedules:
-        row = len(schedule.epochs) - 1
-        if row < 0:
-            continue
-        waiting = numpy.flatnonzero((schedule.begin[row] != NEVER) & (schedule.end[row] == NEVER))
-        absent = numpy.flatnonzero((schedule.come[row] == NEVER) & (schedule.start[row] == NEVER))
-        if len(waiting) and len(absent):
-            yield (f'epoch {schedule.epochs[row]} of "{schedule.name}": {len(waiting)} of its ranks '
-                   "wait; not there: "
-                   + ", ".join(f"rank {rank}" + (" (no file)" if schedule.who[rank] < 0 else "")
-                               for rank in absent))
+        names = _names(trace, schedule)
+        for epoch, *times in zip(*(of[-1:] for of in (schedule.epochs, schedule.come,
+                                                      schedule.start, schedule.end))):
+            absent = (times[0] == NEVER) & (times[1] == NEVER)
+            waiting = ~absent & (times[2] == NEVER)
+            if waiting.any():
+                yield (f'epoch {epoch} of "{schedule.name}": {waiting.sum()} of its ranks wait; '
+                       + ("not there: " + ", ".join(names[i] for i in numpy.flatnonzero(absent))
+                          if absent.any() else "all have come"))
 
 
 def _verdict(trace: Trace, all_waits: List[Waits]) -> List[str]:
@@ -226,7 +229,8 @@ def _verdict(trace: Trace, all_waits: List[Waits]) -> List[str]:
                   f'of epochs of "{waits.of.name}"; the others wait '
                   f"{waits.wait[waits.blamed == rank].sum() / 1e6 / waits.wait.size:.3g} ms an epoch "
                   "for it" for rank, share in enumerate(missed) if share > 0.5]
-    return lines or ["no rank is late"]
+    return lines or ["no rank is late" if all_waits else
+                     "no epoch has been recorded from begin to end on all of its ranks"]
 
 
 def _clock_lines(trace: Trace) -> Iterable[str]:

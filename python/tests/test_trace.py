@@ -35,8 +35,10 @@ def record(time, what, **fields):
     return made
 
 
-def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ring=4096, run=0):
-    """Writes the file of a rank; a ring that is too small has the last records."""
+def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ring=4096, run=0,
+          number=0):
+    """Writes the file of a rank; a ring that is too small has the last records. `number`: its
+    rank in a larger group."""
     records = numpy.array(records, files._RECORD)
     records["time"] = clock(records["time"].astype("i8"))
     head = numpy.zeros((), files._HEAD)
@@ -50,7 +52,8 @@ def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ri
                             boot=boot).items():
         head[name] = value
     schedules = numpy.zeros(2, files._SCHEDULE)
-    schedules[0] = (77, 1, rank, size, 0, 9, b"gradients", b"")
+    schedules[0] = (77 + run, 1, rank, size, 0, 9, b"gradients", b"")
+    schedules[1] = (78 if number else 0, 1, number, 99, 0, 9, b"all", b"")
     path = pathlib.Path(folder) / f"host.{rank}{run or ''}.trace"
     path.write_bytes(head.tobytes() + schedules.tobytes()
                      + numpy.array([b"compute", b"", b"other"], files._NAME).tobytes()
@@ -61,7 +64,7 @@ def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ri
 def job(folder, arrivals, delay=20 * US, absent=(), clocks=None, **options):
     """A job whose ranks send to each other when they come, in each epoch as late as
     `arrivals` say. Returns when its epochs end on each rank. Ranks that are `absent` do not
-    come to the last one."""
+    come to the last one, but their engines take part in it."""
     epochs, size = arrivals.shape
     random = numpy.random.default_rng(3)
     out = [[record(ZERO, files.SPAN, schedule=0)] for _ in range(size)]
@@ -70,6 +73,8 @@ def job(folder, arrivals, delay=20 * US, absent=(), clocks=None, **options):
         come = at + arrivals[epoch - 1]
         there = [rank for rank in range(size) if epoch < epochs or rank not in absent]
         end = come.copy()
+        for rank in range(size):
+            out[rank] += [record(at[rank], files.BEGIN, epoch=epoch)] * (rank not in there)
         for rank in there:
             out[rank] += [record(come[rank], what, epoch=epoch)
                           for what in (files.START, files.BEGIN, files.COME)]
@@ -119,6 +124,8 @@ def test_report(tmp_path):
     page = tmp_path / "page.html"
     assert command.main([str(tmp_path), "--html", str(page)]) == 0
     assert "<svg" in page.read_text() and "rank 2 is late" in page.read_text()
+    (tmp_path / "host.1.trace").unlink()
+    assert _trace_report.text(files.read(tmp_path)).endswith("on all of its ranks\n")
 
 
 def test_no_rank_is_late(tmp_path):
@@ -191,7 +198,8 @@ def test_torn_records(tmp_path):
     assert list(files.read(tmp_path).records["time"] - ZERO) == [
         i for i in left if i % 64 < 43]
     (tmp_path / "other.trace").write_bytes(b"x" * 1000)
-    assert "other.trace: it is no trace" in files.read(tmp_path).skipped[0]
+    other, cut = files.read(tmp_path).skipped
+    assert "host.0.trace: its end" in cut and "other.trace: it is no trace" in other
     path.write_bytes(b"")
     assert command.main([str(tmp_path)]) == 1
     with pytest.raises(ValueError, match="has no trace"):
@@ -205,16 +213,27 @@ def test_killed_rank(tmp_path, capsys):
     assert 'epoch 40 of "gradients": 3 of its ranks wait; not there: rank 1' in said
     (tmp_path / "host.1.trace").unlink()  # lost, too
     assert command.main([str(tmp_path)]) == 0
-    assert "not there: rank 1 (no file)" in capsys.readouterr().out
+    assert "not there: rank 1 of it (no file)" in capsys.readouterr().out
+
+
+def test_hang(tmp_path):
+    """The ranks of the schedule have other numbers in the job."""
+    come = [record(ZERO, what, epoch=1) for what in (files.START, files.COME)]
+    for rank, records in (0, come), (1, []):
+        write(tmp_path, rank, 2, records, number=5 + rank)
+    said = 'epoch 1 of "gradients": %d of its ranks wait; '
+    assert _trace_report.text(files.read(tmp_path)).endswith(said % 1 + "not there: rank 6\n")
+    write(tmp_path, 1, 2, come, number=6)
+    assert _trace_report.text(files.read(tmp_path)).endswith(said % 2 + "all have come\n")
 
 
 def test_earlier_job(tmp_path):
-    """Two jobs have recorded into a folder, and have schedules of the same key."""
+    """Two jobs have recorded into a folder, the second with fewer ranks."""
     for run in 0, 1:
-        job(tmp_path, late_third(20 + run), run=run)
+        job(tmp_path, late_third(20 + run, 4 - run), run=run)
     trace = files.read(tmp_path)
-    assert len(trace.ranks) == len(trace.skipped) == 4 and len(trace.schedules[0].epochs) == 21
-    assert "host.0.trace: it is of an earlier job" in trace.skipped[0]
+    assert [len(trace.ranks), len(trace.skipped), len(trace.schedules[0].epochs)] == [3, 4, 21]
+    assert "host.0.trace: it is of another job" in trace.skipped[0]
 
 
 def test_timeline(tmp_path):
@@ -229,7 +248,7 @@ def test_timeline(tmp_path):
     slices = by_phase["X"]
     assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in slices)
     names = [event["name"] for event in slices]
-    assert names.count("gradients 1") == 4 and names.count("gradients 40") == 3
+    assert names.count("gradients 1") == 4 and names.count("gradients 40") == 4
     assert names.count("compute") == 4 and names.count("wait gradients") == 39 * 4
     assert len(by_phase["s"]) == len(by_phase["f"]) == 39 * 12 + 6
     ends = {event["id"]: event for event in by_phase["f"]}

@@ -846,7 +846,7 @@ typedef struct baton__opening {
        BATON_CMA to 0. */
     bool shares, reads;
     bool reaches; /* this rank can wake all others of the host */
-    uint64_t secret, nonce;
+    uint64_t secret;
     /* The socket by which the host's first rank passes the descriptor of the
        shared memory to the other ranks; or -1. */
     int socket;

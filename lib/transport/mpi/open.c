@@ -133,7 +133,7 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards,
     baton__group_number_hosts(transport, of, mpi->size);
     host->of = of;
     host->secret = cards[host->first].secret;
-    host->nonce = cards[0].nonce;
+    transport->id = cards[0].nonce;
     transport->host_ranks = count_ranks(host);
     int count = CPU_COUNT(&mpi->processors);
     if (count < transport->host_processors) {
@@ -152,7 +152,7 @@ static baton_status_t open_places(baton__mpi_t *mpi,
     const baton__link_place_t *place = NULL;
     uint16_t port = 0;
     if (mpi->net.peers > 0) {
-        links->nonce = host->nonce;
+        links->nonce = mpi->transport.id;
         baton_status_t status = baton__links_open(links, mpi->rank, mpi->size,
                                                   host->size == mpi->size);
         if (status != BATON_OK) {
@@ -448,6 +448,7 @@ baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
             baton__mpi_drop_arrivals(mpi);
         }
         mpi->net.closing = false;
+        mpi->transport.id++;
     } else {
         baton__mpi_discard(mpi, false);
         mpi = NULL;
