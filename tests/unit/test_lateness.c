@@ -330,12 +330,13 @@ static double skew_error(const random_world_t *world, int size)
    waiting time differs from the true one by more than a tenth. */
 TEST(test_lateness_in_random_worlds)
 {
-    const char *worlds = getenv("BATON_X_WORLDS");
+    const char *given = getenv("BATON_X_WORLDS");
+    const int worlds = given != NULL ? atoi(given) : 0;
     int wrong = 0;
-    if (worlds == NULL) {
+    if (worlds == 0) {
         skip();
     }
-    for (int i = 0; i < atoi(worlds); i++) {
+    for (int i = 0; i < worlds; i++) {
         int late[MOST_RANKS];
         const uint64_t seed = scattered(4711 + (uint64_t)i);
         random_world_t world = {.kind = (kind_t)(i % KINDS),
@@ -625,7 +626,7 @@ TEST(test_lateness_is_seen_from_another_process)
     char text[8000] = "";
     pid_t ranks[JOB_RANKS];
     baton_board_t *board = NULL, *again;
-    baton_board_entry_t entry, same;
+    baton_board_entry_t entry = {0}, same = {0};
     if (getenv("BATON_X_TOP") == NULL) {
         skip();
     }
