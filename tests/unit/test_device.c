@@ -409,8 +409,8 @@ TEST_WITH(test_attaching, 1, SUPPORT_DEVICES_MANUAL)
 /* ---- failures ---------------------------------------------------------- */
 
 /* The k-th piece of work fails, or the k-th call that puts something into a
-   stream. Then the epoch fails, the message names it, and the next one is
-   right. */
+   stream. Then the epoch fails after the device has ended its work, the message
+   names it, and the next one is right. */
 static void fail_kth(support_cluster_t *cluster, int k,
                      void (*plant)(emulated_t *device, int k), const char *at)
 {
@@ -418,10 +418,17 @@ static void fail_kth(support_cluster_t *cluster, int k,
     baton_schedule_t *s = begin(cluster, "failing");
     add_chain(s, 10);
     support_ok(baton_schedule_commit(s));
+    if (k == 26) { /* the record of the copy to `out` */
+        emulated_delay(device, emulated_port(device)->streams[BATON_DEVICE_OUT],
+                       20000);
+    }
     plant(device, k);
     support_fails(baton_schedule_run(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
                   "\"failing\" epoch 1 failed at ");
     support_says(at);
+    memset(out, 0, sizeof out);
+    emulated_synchronise_all(device);
+    assert_int_equal(out[0], 0);
     emulated_repair(device);
     support_run(s);
     check_doubled(10);
@@ -436,8 +443,8 @@ TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
                        k == 1 || k == 12 ? "copy" : "reduce", k - 1);
         fail_kth(cluster, k, emulated_fail_work, at);
     }
-    for (int i = 0; i < 4 * 14; i++) { /* the progress at the failure varies */
-        fail_kth(cluster, 1 + i % 14, emulated_fail_submit, "");
+    for (int i = 0; i < 4 * 26; i++) { /* the progress at the failure varies */
+        fail_kth(cluster, 1 + i % 26, emulated_fail_submit, "");
     }
 }
 
