@@ -410,8 +410,9 @@ TEST_WITH(test_attaching, 1, SUPPORT_DEVICES_MANUAL)
 
 /* ---- failures ---------------------------------------------------------- */
 
-/* The k-th piece of work fails, or the k-th call that puts work into a stream.
-   The epoch fails, and the message names the node. The next epoch is right. */
+/* The k-th piece of work fails, or the k-th call that puts something into a
+   stream. The epoch fails after the device has ended its work, and the message
+   names the node. The next epoch is right. */
 static void fail_kth(support_cluster_t *cluster, int k,
                      void (*plant)(emulated_t *device, int k), const char *at)
 {
@@ -419,10 +420,17 @@ static void fail_kth(support_cluster_t *cluster, int k,
     baton_schedule_t *s = begin(cluster, "failing");
     add_chain(s, 10);
     support_ok(baton_schedule_commit(s));
+    if (k == 26) { /* the record of the copy to `out` */
+        emulated_delay(device, emulated_port(device)->streams[BATON_DEVICE_OUT],
+                       20000);
+    }
     plant(device, k);
     support_fails(baton_schedule_run(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
                   "\"failing\" epoch 1 failed at ");
     support_says(at);
+    memset(out, 0, sizeof out);
+    emulated_synchronise_all(device);
+    assert_int_equal(out[0], 0);
     emulated_repair(device);
     support_run(s);
     check_doubled(10);
@@ -438,8 +446,8 @@ TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
         fail_kth(cluster, k, emulated_fail_work, at);
     }
     /* The failure occurs at varying moments. */
-    for (int i = 0; i < 4 * 14; i++) {
-        fail_kth(cluster, 1 + i % 14, emulated_fail_submit, "");
+    for (int i = 0; i < 4 * 26; i++) {
+        fail_kth(cluster, 1 + i % 26, emulated_fail_submit, "");
     }
 }
 

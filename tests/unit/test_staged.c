@@ -297,7 +297,8 @@ TEST(test_staged_others_copy_blocks)
 
 /* The inner transport can't lend messages. So a message is received into
    ordinary memory first. If there is none, that is an error. The sender's part
-   ends in both cases. */
+   ends in both cases. If a copy fails, the blocks that are not copied yet are
+   not waited for. */
 TEST(test_staged_unreadable_host_messages_are_received)
 {
     static const size_t sizes[] = {257, BLOCK + 5, BLOCK * BUFFERS, ROOM};
@@ -314,6 +315,14 @@ TEST(test_staged_unreadable_host_messages_are_received)
     baton__alloc_fail_nth(0);
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[5]), BATON_OK);
     pass(pair, HOST, DEVICE, ROOM);
+    post(pair, 6, HOST, ROOM);
+    emulated_fail_work(pair->ends[1].device, 1);
+    (void)take_next(pair, 6, DEVICE);
+    for (int polls = 0; polls < 9; polls++) { /* of ROOM / BLOCK */
+        emulated_synchronise_all(pair->ends[1].device);
+        poll_both(pair);
+    }
+    assert_int_equal(pair->ends[1].received[6], BATON_ERR_SYSTEM);
     close_pair(pair);
 }
 
