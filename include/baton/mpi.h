@@ -74,10 +74,12 @@ extern "C" {
 
    A firewall may refuse, drop or reset connections at any time. If no
    connection can be made, a rank is asked over MPI, too, and answers when its
-   engine makes progress: within half a second with a progress thread. A rank is
-   lost if its host refuses connections and it does not answer over MPI for 2 s:
-   its process has probably ended, even if its connection was reset before.
-   Ranks of other hosts are never lost if none of them could be reached when the
+   engine makes progress: within half a second with a progress thread. Two ranks
+   that have been connected learn at once when one of them ends, even if a
+   firewall has reset their connection. Of two ranks that could never connect,
+   one is lost to the other if its host refuses connections and it does not
+   answer over MPI for 2 s: its process has probably ended. Ranks of other
+   hosts are never lost if none of them could be reached when the
    group was created.
 
    A rank out of reach may live, and go on with others on its side of a broken

@@ -1,6 +1,8 @@
 /* Links between ranks on different hosts, through sockets in one process: which
    rank connects, which event wakes which rank, and how a rank learns that a
    link has ended. */
+#include "base/clock.h"
+#include "base/descriptor.h"
 #include "support/cluster.h"
 #include "transport/mpi/links.h"
 
@@ -76,6 +78,17 @@ static void connect_ends(int a, int b)
     }
     assert_int_equal(link_of(a, b)->state, BATON__LINK_OPEN);
     assert_int_equal(link_of(b, a)->state, BATON__LINK_OPEN);
+}
+
+/* Does what the kernel does with the link and the lifeline when a process
+   ends. */
+static void end_process(int rank, int peer)
+{
+    baton__link_t *link = link_of(rank, peer);
+    baton__descriptor_close(&link->fd);
+    baton__descriptor_close(&link->lifeline);
+    link->lifeline_open = false;
+    link->state = BATON__LINK_ENDED;
 }
 
 /* Lets `rank` look at its links until nothing more arrives. */
@@ -202,9 +215,7 @@ TEST(test_links_end_with_and_without_farewell)
     assert_null(link_of(0, 1)->lost);
     assert_true(link_of(0, 1)->farewell && !link_of(0, 1)->gave_up);
     assert_int_equal(link_of(0, 1)->announced, 1);
-    /* The kernel does this when a process ends. */
-    (void)close(link_of(2, 0)->fd);
-    *link_of(2, 0) = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
+    end_process(2, 0);
     assert_true(is_woken(0, PATIENCE_MS));
     settle(0);
     assert_int_equal(link_of(0, 2)->state, BATON__LINK_ENDED);
@@ -235,13 +246,12 @@ LINKS_TEST(test_links_end_though_a_child_lives)
         _exit((int)read(gate[0], &byte, 1)); /* blocks until the test is over */
     }
     settle(1);
-    (void)close(link_of(0, 1)->fd); /* as the kernel does when a process ends */
-    link_of(0, 1)->fd = -1;
-    link_of(0, 1)->state = BATON__LINK_ENDED;
+    end_process(0, 1);
     if (is_woken(1, PATIENCE_MS)) {
-        look(1);
+        settle(1);
     }
     assert_non_null(link_of(1, 0)->lost);
+    assert_true(link_of(1, 0)->lifeline_ended);
     (void)close(gate[1]);
     (void)close(gate[0]);
     assert_int_equal(waitpid(child, NULL, 0), child);
@@ -257,8 +267,7 @@ LINKS_TEST(test_links_reset_is_no_loss)
     settle(2);
     baton__links_ring(&ends[1].links, 2, 1);
     assert_true(is_woken(2, PATIENCE_MS));
-    (void)close(link_of(2, 1)->fd);
-    *link_of(2, 1) = (baton__link_t){.fd = -1, .state = BATON__LINK_ENDED};
+    baton__descriptor_close(&link_of(2, 1)->fd);
     assert_true(is_woken(1, PATIENCE_MS));
     settle(1);
     assert_null(link_of(1, 2)->lost);
@@ -276,6 +285,81 @@ LINKS_TEST(test_links_reset_is_no_loss)
         link_of(2, 1)->announced = 0;
     }
     assert_null(link_of(2, 1)->lost);
+}
+
+/* Ends the process of rank 2 after its link to rank 1 was reset. */
+static void end_after_reset(bool much_later)
+{
+    connect_ends(1, 2);
+    settle(1);
+    settle(2);
+    assert_true(baton__links_has_lifeline(&ends[1].links, 2));
+    assert_true(baton__links_has_lifeline(&ends[2].links, 1));
+    baton__links_ring(&ends[1].links, 2, 1);
+    assert_true(is_woken(2, PATIENCE_MS));
+    baton__descriptor_close(&link_of(2, 1)->fd); /* with an unread ring */
+    assert_true(is_woken(1, PATIENCE_MS));
+    settle(1);
+    assert_int_equal(link_of(1, 2)->state, BATON__LINK_NONE);
+    assert_null(link_of(1, 2)->lost);
+    assert_true(baton__links_is_sound(&ends[1].links, 2));
+    link_of(1, 2)->reset_ns =
+        much_later ? 1 : baton__clock_ns() + BATON__LIFELINE_NS;
+    end_process(2, 1);
+    assert_true(is_woken(1, PATIENCE_MS));
+    assert_false(baton__links_is_sound(&ends[1].links, 2));
+    settle(1);
+    assert_int_equal(link_of(1, 2)->state, BATON__LINK_ENDED);
+}
+
+/* After a reset, the lifeline shows whether the peer's process has ended. If
+   the reset is long ago, the peer may have said farewell in vain. */
+LINKS_TEST(test_links_lifeline_shows_an_end_after_a_reset)
+{
+    end_after_reset(false);
+    assert_string_equal(link_of(1, 2)->lost, "its process has ended");
+    (void)close_ends(state);
+    (void)open_ends(state);
+    end_after_reset(true);
+    assert_string_equal(link_of(1, 2)->lost,
+                        "its process has ended, or it has closed its group");
+}
+
+/* If the lifeline ends first, the link's end still brings the farewell. A
+   lifeline that is reset says nothing; a new link has a new one. */
+LINKS_TEST(test_links_lifeline_ends_alone)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    connect_ends(0, 1);
+    connect_ends(1, 2);
+    settle(0);
+    settle(1);
+    settle(2);
+    baton__descriptor_close(&link_of(1, 0)->lifeline);
+    assert_true(is_woken(0, PATIENCE_MS));
+    settle(0);
+    assert_int_equal(link_of(0, 1)->state, BATON__LINK_OPEN);
+    assert_int_equal(setsockopt(link_of(2, 1)->lifeline, SOL_SOCKET, SO_LINGER,
+                                &at_once, sizeof at_once),
+                     0);
+    baton__descriptor_close(&link_of(2, 1)->lifeline);
+    assert_true(is_woken(1, PATIENCE_MS));
+    settle(1);
+    assert_false(baton__links_has_lifeline(&ends[1].links, 2));
+    assert_false(link_of(1, 2)->lifeline_ended);
+    baton__descriptor_close(&link_of(2, 1)->fd);
+    link_of(2, 1)->state = link_of(1, 2)->state = BATON__LINK_NONE;
+    baton__descriptor_close(&link_of(1, 2)->fd);
+    connect_ends(1, 2);
+    settle(1);
+    settle(2);
+    assert_true(baton__links_has_lifeline(&ends[1].links, 2));
+    assert_true(baton__links_has_lifeline(&ends[2].links, 1));
+    baton__links_close(&ends[1].links);
+    assert_true(is_woken(0, PATIENCE_MS));
+    settle(0);
+    assert_true(link_of(0, 1)->farewell);
+    assert_null(link_of(0, 1)->lost);
 }
 
 static int connect_stranger(int rank)

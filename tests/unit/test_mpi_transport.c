@@ -1355,7 +1355,8 @@ TEST(test_mpi_far_sends_nothing_to_who_has_ended)
     assert_int_equal(peer_of(0, 1)->packets_sent, before);
 }
 
-/* Resets the link from rank 0 to rank 1, over which rank 0 then sends. */
+/* Resets the link from rank 0 to rank 1, over which rank 0 then sends. The
+   lifeline stays open. */
 static void reset_link(void)
 {
     const struct linger at_once = {.l_onoff = 1};
@@ -1373,13 +1374,19 @@ static void reset_link(void)
 }
 
 /* A firewall may have reset the connection. So packets are sent again if no
-   loss follows. */
+   loss follows: soon, if there is a lifeline. */
 TEST(test_mpi_far_sends_nothing_behind_a_reset)
 {
     open_quiet();
     const uint32_t before = peer_of(0, 1)->packets_sent;
     reset_link();
-    link_of(0, 1)->reset_ns = 1;
+    const uint64_t soon_ns = baton__clock_ns() - BATON__LIFELINE_NS - 1;
+    assert_true(link_of(0, 1)->lifeline_open);
+    link_of(0, 1)->lifeline_open = false;
+    link_of(0, 1)->reset_ns = soon_ns;
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before);
+    link_of(0, 1)->lifeline_open = true;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
     uint16_t port; /* the port of this rank, which no other rank answers at */
@@ -1413,6 +1420,7 @@ TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
     baton__mpi_ask(rank_of(0), 1);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
     reset_link();
+    link_of(0, 1)->lifeline_open = false;
     const uint64_t reset_ns = link_of(0, 1)->reset_ns;
     while (baton__answers_lived_at(answers[0], 1) <= reset_ns) {
         settle(1);
@@ -1428,29 +1436,66 @@ TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
     }
 }
 
+/* Makes rank `peer` doubtful to `rank`: rank 2 is lost, and there is no link.
+ */
+static void doubt(int rank, int peer)
+{
+    baton__mpi_lose(rank_of(rank), peer_of(rank, 2), BATON_ERR_TRANSPORT,
+                    "lost");
+    settle(rank);
+    link_of(rank, peer)->state = BATON__LINK_NONE;
+    link_of(rank, peer)->lifeline_open = false;
+}
+
 /* After a loss, a peer without a link may have ended, too. It gets only one
-   packet. If it lives, it answers by making a link. */
+   packet, DOUBT, and the others if it makes a link, or if no loss follows. */
 TEST(test_mpi_far_sends_one_packet_to_who_may_have_ended)
 {
     open_quiet();
     baton__link_t *link = link_of(0, 1);
     const uint32_t before = peer_of(0, 1)->packets_sent;
-    baton__mpi_lose(rank_of(0), peer_of(0, 2), BATON_ERR_TRANSPORT, "lost");
-    settle(0);
-    link->state = BATON__LINK_NONE;
-    assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+    doubt(0, 1);
+    assert_int_equal(post(0, 1, 1, 8), BATON_OK);
     assert_int_equal(post(0, 1, 2, 8), BATON_OK);
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
     link->state = BATON__LINK_OPEN;
     settle(0);
-    assert_int_equal(peer_of(0, 1)->packets_sent, before + 2);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 3);
     link->state = BATON__LINK_NONE;
     assert_int_equal(post(0, 1, 3, 8), BATON_OK);
     peer_of(0, 2)->lost_ns = 1;
     settle(0);
-    assert_int_equal(peer_of(0, 1)->packets_sent, before + 3);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 4);
     link->state = BATON__LINK_OPEN;
+}
+
+/* Of two ranks without a link one doubts the other after a loss, or each
+   doubts the other. Each shows that it lives, and then all messages come. */
+TEST(test_mpi_far_doubts_until_the_peer_replies)
+{
+    enum { MANY = 3 };
+    open_quiet();
+    doubt(0, 1);
+    assert_int_equal(post(0, 1, MANY + 1, 8), BATON_OK);
+    for (int i = 0; i < 10; i++) {
+        settle(0);
+        settle(1);
+    }
+    assert_int_equal(seen[1].arrivals, 1);
+    doubt(1, 0);
+    peer_of(0, 2)->lost_ns = peer_of(1, 2)->lost_ns = baton__clock_ns();
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(post(0, 1, i + 1, 8), BATON_OK);
+        assert_int_equal(post(1, 0, i + 1, 8), BATON_OK);
+    }
+    for (int i = 0; i < 10; i++) {
+        settle(0);
+        settle(1);
+    }
+    assert_int_equal(seen[0].arrivals, MANY);
+    assert_int_equal(seen[1].arrivals, MANY + 1);
+    link_of(0, 1)->state = link_of(1, 0)->state = BATON__LINK_OPEN;
 }
 
 /* MPI may hold back a message that it reports as sent, until the sender calls

@@ -12,7 +12,8 @@
    without it when it asks one of them. If the peer's driver has been in one
    call of MPI for the timeout, the answer says so, and the peer is lost: MPI
    may loop for good after a rank has died. A listener that refuses the
-   connection shows that the process has ended.
+   connection shows that the process has ended, unless a firewall may have
+   refused it (poll.c).
 
    A rank asks only while it waits, and counts only time in which it looks for
    answers. So if a batch system stops all ranks together, no rank is lost. */

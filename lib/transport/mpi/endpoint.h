@@ -287,9 +287,11 @@ typedef struct baton__peer {
        packet, so the peer was awake after probe_ns. */
     uint32_t probe;
     uint64_t probe_ns;
-    /* When the peer was last sent a packet although it might have ended; 0:
-       never. */
-    uint64_t tried_ns;
+    /* When the peer was last sent DOUBT; 0: never. */
+    uint64_t doubted_ns;
+    /* A time at which the peer's process still ran, as DOUBT or LIVES from the
+       peer has shown; 0: none has come. */
+    uint64_t lived_ns;
     /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
        `net` for the peer's bodies: data that follows a packet (packet.h). */
     baton__net_buffer_t *kept;
@@ -552,8 +554,10 @@ void baton__net_report_credits(baton__mpi_t *mpi);
    not completed an earlier packet to the peer. */
 void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Replies to a peer that has asked whether this rank lives. */
-void baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer);
+/* Replies with CREDIT or LIVES to a peer that has asked whether this rank
+   lives. Returns false if there is no free slot for the reply. */
+bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
+                       baton__packet_kind_t kind);
 
 /* Hands MPI the next parts of a send's data. Returns false if MPI has completed
    all parts. */

@@ -27,11 +27,13 @@
 /* The first message on a connection. */
 typedef struct greeting {
     uint64_t nonce;
-    uint32_t from, to; /* ranks; DISOWNS is added to `to` */
+    uint32_t from, to; /* ranks; a flag may be added to `to` */
 } greeting_t;
 
-/* In a greeting: `from` has lost `to`, and there will be no link. */
+/* Flags in a greeting. DISOWNS: `from` has lost `to`, and there will be no
+   link. LIFELINE: the connection is the lifeline. */
 static const uint32_t DISOWNS = UINT32_C(1) << 31;
+static const uint32_t LIFELINE = UINT32_C(1) << 30;
 
 /* The longest time for which the first connection to a lost rank is awaited
    that can't be made, and each later one: many ranks may be out of reach. */
@@ -179,6 +181,7 @@ static void close_in_child(void)
     for (baton__links_t *links = all_open; links != NULL; links = links->next) {
         for (int i = 0; i < links->size; i++) {
             baton__descriptor_close(&links->at[i].fd);
+            baton__descriptor_close(&links->at[i].lifeline);
         }
         for (int i = 0; i < BATON__LINK_PENDING; i++) {
             baton__descriptor_close(&links->pending[i]);
@@ -281,7 +284,7 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
                             "mpi: no memory for links to %d ranks", size);
     }
     for (int i = 0; i < size; i++) {
-        links->at[i].fd = -1;
+        links->at[i].fd = links->at[i].lifeline = -1;
     }
     baton__links_list(links);
     baton__link_place_t *own = &links->places[rank];
@@ -347,6 +350,23 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes)
     return fd;
 }
 
+/* Begins to connect to the peer's listener. Returns a descriptor that is
+   watched for the peer; or -1. */
+static int connect_to(const baton__links_t *links, int peer)
+{
+    struct sockaddr_storage to;
+    socklen_t bytes;
+    if (!baton__links_address(&links->places[links->rank], &links->places[peer],
+                              links->places[peer].port, &to, &bytes)) {
+        return -1;
+    }
+    int fd = baton__links_begin((const struct sockaddr *)&to, bytes);
+    if (fd >= 0 && !watch(links, fd, peer)) {
+        baton__descriptor_close(&fd);
+    }
+    return fd;
+}
+
 void baton__links_connect(baton__links_t *links, int peer)
 {
     if (links->listener < 0 || peer < links->rank ||
@@ -355,20 +375,10 @@ void baton__links_connect(baton__links_t *links, int peer)
         return;
     }
     baton__link_t *link = &links->at[peer];
-    struct sockaddr_storage to;
-    socklen_t bytes;
-    if (!baton__links_address(&links->places[links->rank], &links->places[peer],
-                              links->places[peer].port, &to, &bytes)) {
-        return;
-    }
-    link->fd = baton__links_begin((const struct sockaddr *)&to, bytes);
-    if (link->fd < 0) {
-        return;
-    }
-    link->state = BATON__LINK_CONNECTING;
-    set_options(link->fd);
-    if (!watch(links, link->fd, peer)) {
-        be_broken(link, 0);
+    link->fd = connect_to(links, peer);
+    if (link->fd >= 0) {
+        link->state = BATON__LINK_CONNECTING;
+        set_options(link->fd);
     }
 }
 
@@ -425,10 +435,11 @@ static void links_touch(baton__links_t *links, int peer)
 bool baton__links_is_sound(baton__links_t *links, int peer)
 {
     struct pollfd end = {.events = POLLRDHUP};
-    if (!baton__links_is_open(links, peer)) {
+    const bool open = baton__links_is_open(links, peer);
+    if (!open && !baton__links_has_lifeline(links, peer)) {
         return true;
     }
-    end.fd = links->at[peer].fd;
+    end.fd = open ? links->at[peer].fd : links->at[peer].lifeline;
     if (poll(&end, 1, 0) != 1) {
         return true;
     }
@@ -438,28 +449,47 @@ bool baton__links_is_sound(baton__links_t *links, int peer)
 
 /* ---- events on links -------------------------------------------------- */
 
-/* Handles a connection that is established, or has failed. */
-static void finish_connecting(const baton__links_t *links, int peer,
-                              baton__link_t *link)
+/* Sends the greeting if the connection is established. Returns false if that is
+   not so yet, or if the connection has failed: then closes it. */
+static bool greet(const baton__links_t *links, int *fd, int peer,
+                  uint32_t flags)
 {
     int error = 0;
     socklen_t bytes = sizeof error;
     const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
-                                 (uint32_t)peer};
+                                 (uint32_t)peer | flags};
     struct sockaddr_storage to;
     socklen_t to_bytes = sizeof to;
-    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0 ||
-        error != 0) {
+    bool sound = getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
+                 error == 0;
+    if (sound && getpeername(*fd, (struct sockaddr *)&to, &to_bytes) != 0) {
+        return false;
+    }
+    sound = sound && send(*fd, &greeting, sizeof greeting,
+                          MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof greeting;
+    if (!sound) {
+        baton__descriptor_close(fd);
+    }
+    return sound;
+}
+
+static void be_open(baton__link_t *link)
+{
+    link->state = BATON__LINK_OPEN;
+    link->opened = true;
+    link->reset_ns = 0;
+}
+
+/* Handles a connection that is established, or has failed. */
+static void finish_connecting(const baton__links_t *links, int peer,
+                              baton__link_t *link)
+{
+    if (greet(links, &link->fd, peer, 0)) {
+        be_open(link);
+        link->lifeline =
+            link->lifeline < 0 ? connect_to(links, peer) : link->lifeline;
+    } else if (link->fd < 0) {
         be_broken(link, 0);
-    } else if (getpeername(link->fd, (struct sockaddr *)&to, &to_bytes) != 0) {
-        return; /* the connection is not established yet */
-    } else if (send(link->fd, &greeting, sizeof greeting,
-                    MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof greeting) {
-        be_broken(link, 0);
-    } else {
-        link->state = BATON__LINK_OPEN;
-        link->opened = true;
-        link->reset_ns = 0;
     }
 }
 
@@ -490,8 +520,8 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
 {
     const bool disowns = (greeting->to & DISOWNS) != 0;
     const int end = disowns ? links->size : links->rank;
-    return greeting->nonce == links->nonce &&
-                   (greeting->to & ~DISOWNS) == (uint32_t)links->rank &&
+    const uint32_t to = greeting->to & ~(DISOWNS | LIFELINE);
+    return greeting->nonce == links->nonce && to == (uint32_t)links->rank &&
                    greeting->from < (uint32_t)end
                ? (int)greeting->from
                : -1;
@@ -521,6 +551,14 @@ static bool identify_connections(baton__links_t *links, int *made)
             link->disowned = true;
             link = NULL;
             ++*made;
+        } else if (link != NULL && (greeting.to & LIFELINE) != 0) {
+            baton__descriptor_close(&link->lifeline);
+            link->lifeline = fd;
+            link->lifeline_open = true;
+            /* If the lifeline can't be watched, it is still looked at before
+               each packet, and the peer must not take it for ended. */
+            (void)watch(links, fd, peer);
+            continue;
         } else if (link != NULL && link->state == BATON__LINK_OPEN) {
             /* The peer has connected again, so it has found this link
                broken. */
@@ -532,9 +570,7 @@ static bool identify_connections(baton__links_t *links, int *made)
             continue;
         }
         link->fd = fd;
-        link->state = BATON__LINK_OPEN;
-        link->opened = true;
-        link->reset_ns = 0;
+        be_open(link);
         ++*made;
     }
     return room;
@@ -580,9 +616,41 @@ static int read_all(baton__link_t *link, bool *rang_out)
     }
 }
 
+/* Handles the lifeline of a touched link. Returns true if the peer is lost. As
+   long as the link is open, its own end tells more, for it may bring a
+   farewell. */
+static bool look_at_lifeline(const baton__links_t *links, int peer)
+{
+    baton__link_t *link = &links->at[peer];
+    char byte;
+    if (link->lifeline >= 0 && !link->lifeline_open) {
+        link->lifeline_open = greet(links, &link->lifeline, peer, LIFELINE);
+    }
+    if (link->lifeline_open) {
+        ssize_t got = recv(link->lifeline, &byte, 1, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK &&
+                         errno != EINTR)) {
+            link->lifeline_ended = got == 0;
+            link->lifeline_open = false;
+            baton__descriptor_close(&link->lifeline);
+        }
+    }
+    if (!link->lifeline_ended || link->state == BATON__LINK_OPEN ||
+        link->state == BATON__LINK_ENDED) {
+        return false;
+    }
+    /* If the link was reset before, no farewell could come. */
+    const bool together =
+        baton__clock_ns() < link->reset_ns + BATON__LIFELINE_NS;
+    links_end(link);
+    link->lost = together ? "its process has ended"
+                          : "its process has ended, or it has closed its group";
+    return true;
+}
+
 /* Handles one touched link. Returns true if the link was made, or if the peer
    has woken this rank or is lost. */
-static bool look_at(const baton__links_t *links, int peer)
+static bool look_at_link(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
     bool made = false;
@@ -634,7 +702,8 @@ bool baton__links_poll(baton__links_t *links)
         _Atomic bool *touched = &links->at[peer].touched;
         if (atomic_load_explicit(touched, memory_order_relaxed) &&
             atomic_exchange_explicit(touched, false, memory_order_acquire)) {
-            found += look_at(links, peer);
+            found += look_at_link(links, peer);
+            found += look_at_lifeline(links, peer);
         }
     }
     return found > 0;
@@ -679,6 +748,7 @@ static void links_leave(baton__link_t *link, uint64_t farewell)
         link->state == BATON__LINK_CONNECTING) {
         links_end(link);
     }
+    baton__descriptor_close(&link->lifeline);
 }
 
 void baton__links_close(baton__links_t *links)

@@ -10,7 +10,12 @@
 
    When a link reaches its end of file, the peer's process has ended: its forked
    children close their copies of the descriptor, and so do not keep the link
-   open. An error of a link proves nothing, because firewalls cause errors, too.
+   open. A reset of the link proves nothing: a firewall may have sent it, or the
+   kernel of a peer that has ended with unread bytes in the link. So each pair
+   of ranks has a second connection, the lifeline, on which nothing is sent once
+   it is made. It never holds unread bytes, so the kernel of a peer that ends
+   does not reset it: it reaches its end of file. A peer whose link was reset,
+   and whose lifeline stays open, is behind a firewall. Without a lifeline,
    answers.h finds out whether a peer still answers. */
 #pragma once
 
@@ -33,7 +38,10 @@ enum {
     /* The most accepted connections that have not sent their greeting. */
     BATON__LINK_PENDING = 16,
     /* The size in bytes of each word on a link, see links.c. */
-    BATON__LINK_WORD = 8
+    BATON__LINK_WORD = 8,
+    /* If a peer's process ends and its link is reset, its lifeline ends within
+       this time, unless packets of TCP are lost again and again. */
+    BATON__LIFELINE_NS = 500000000
 };
 
 typedef struct baton__link {
@@ -43,6 +51,12 @@ typedef struct baton__link {
     /* When the link was reset, by the peer's death or by a firewall; 0: the
        link was not reset since it was last open. */
     uint64_t reset_ns;
+    int lifeline; /* the descriptor of the lifeline; -1: there is none */
+    /* The lifeline was made, and has not ended. */
+    bool lifeline_open;
+    /* The lifeline has reached its end of file: the peer's process has ended,
+       or it has closed its group. */
+    bool lifeline_ended;
     int error;     /* the errno of a failed write; 0: no write has failed */
     bool farewell; /* the peer has announced that it closes its group */
     /* The peer's farewell says that it closes its group because it has lost a
@@ -163,8 +177,16 @@ static inline bool baton__links_is_open(const baton__links_t *links, int peer)
     return links->at != NULL && links->at[peer].state == BATON__LINK_OPEN;
 }
 
-/* Returns false if the link is open but broken, or closed by the peer; the next
-   baton__links_poll then handles it. */
+/* True if there is a lifeline, so that this rank learns at once when the peer's
+   process ends. */
+static inline bool baton__links_has_lifeline(const baton__links_t *links,
+                                             int peer)
+{
+    return links->at != NULL && links->at[peer].lifeline_open;
+}
+
+/* Returns false if the link (or, if there is no link, the lifeline) is open but
+   broken, or closed by the peer; the next baton__links_poll then handles it. */
 bool baton__links_is_sound(baton__links_t *links, int peer);
 
 /* Handles the links that were touched. Returns true if a link was made, a peer

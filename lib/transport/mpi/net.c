@@ -300,23 +300,36 @@ static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
    process makes Open MPI 4 close its connection. The next send then makes MPI
    abort this process, or loop for good. So a peer that may have ended, and has
    not answered this rank since, gets no packet if its link was reset, and
-   otherwise one packet, to which it replies by making a link. */
+   otherwise one packet, DOUBT. A peer whose lifeline (links.h) stays open
+   lives. In MPI. */
 static bool net_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const int rank = (int)(peer - mpi->peers);
     baton__links_t *links = &mpi->net.links;
+    if (!baton__links_is_sound(links, rank)) {
+        return false;
+    }
     if (links->listener < 0 || baton__links_is_open(links, rank)) {
-        return baton__links_is_sound(links, rank);
+        return true;
     }
     uint64_t since = doubted_since(mpi, rank);
     uint64_t now = since == 0 ? 0 : baton__clock_ns();
-    if (since == 0 || now - since > DOUBT_NS ||
-        baton__answers_lived_at(&mpi->answers, rank) > since) {
+    uint64_t doubt =
+        baton__links_has_lifeline(links, rank) ? BATON__LIFELINE_NS : DOUBT_NS;
+    if (since == 0 || now - since > doubt ||
+        baton__answers_lived_at(&mpi->answers, rank) > since ||
+        peer->lived_ns >= since) {
         return true;
     }
-    bool first = links->at[rank].reset_ns == 0 && peer->tried_ns < since;
-    peer->tried_ns = first ? now : peer->tried_ns;
-    return first;
+    const baton__packet_t doubts = {.kind = BATON__PACKET_DOUBT,
+                                    .source = (uint32_t)mpi->rank};
+    uint32_t slot;
+    if (links->at[rank].reset_ns == 0 && peer->doubted_ns < since &&
+        find_room(mpi, 1, &slot)) {
+        peer->doubted_ns = now;
+        push_packet(mpi, peer, slot, &doubts, NULL, 0);
+    }
+    return false;
 }
 
 bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
@@ -400,16 +413,14 @@ void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
-void baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer)
+bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
+                       baton__packet_kind_t kind)
 {
-    const baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
+    const baton__packet_t packet = {.kind = (uint16_t)kind,
                                     .flags =
                                         peer->lost ? BATON__PACKET_DISOWNS : 0,
                                     .source = (uint32_t)mpi->rank};
-    if (!peer->last_sent) {
-        /* If there is no free slot, the peer asks again later. */
-        (void)baton__net_push(mpi, peer, &packet, NULL, 0);
-    }
+    return peer->last_sent || baton__net_push(mpi, peer, &packet, NULL, 0);
 }
 
 /* ---- packets in -------------------------------------------------------- */

@@ -33,7 +33,7 @@
    packets, the records by which they make a group, notices, and packed graphs.
    Whoever changes one of them raises this number. Ranks whose numbers differ
    make no group. */
-enum { BATON__WIRE_FORMAT = 3 };
+enum { BATON__WIRE_FORMAT = 4 };
 
 typedef enum baton__packet_kind {
     BATON__PACKET_SHORT,
@@ -51,14 +51,18 @@ typedef enum baton__packet_kind {
        MPI. */
     BATON__PACKET_CREDIT,
     BATON__PACKET_ASK, /* asks the receiver for a CREDIT as a reply */
-    BATON__PACKET_LAST /* the sender closes its group */
+    /* The sender does not know whether the receiver's process has ended. It
+       sends nothing more before LIVES comes as a reply. */
+    BATON__PACKET_DOUBT,
+    BATON__PACKET_LIVES, /* a CREDIT that replies to DOUBT */
+    BATON__PACKET_LAST   /* the sender closes its group */
 } baton__packet_kind_t;
 
 enum {
     BATON__PACKET_CREDITED = 1,
     BATON__PACKET_NOTICE = 2, /* the packet uses a credit for notices */
     BATON__PACKET_MADE = 4,   /* OFFER: the send's token.made */
-    /* CREDIT: the sender has marked the receiver as lost. */
+    /* CREDIT, LIVES: the sender has marked the receiver as lost. */
     BATON__PACKET_DISOWNS = 8
 };
 

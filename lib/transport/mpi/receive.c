@@ -2,6 +2,7 @@
    data goes, and how its sender is answered. */
 #include "transport/mpi/endpoint.h"
 
+#include "base/clock.h"
 #include "transport/group.h"
 
 #include <errno.h>
@@ -115,6 +116,7 @@ static void mpi_receive_take_part(baton__mpi_t *mpi,
 
 bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
+    baton__peer_t *peer = &mpi->peers[packet->source];
     switch ((baton__packet_kind_t)packet->kind) {
     case BATON__PACKET_SHORT:
     case BATON__PACKET_BUFFER:
@@ -141,15 +143,22 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
              : mpi_receive_take_part)(mpi, packet);
         break;
     case BATON__PACKET_LAST:
-        mpi->peers[packet->source].last_received = true;
+        peer->last_received = true;
         break;
     case BATON__PACKET_ASK:
-        baton__net_answer(mpi, &mpi->peers[packet->source]);
+        /* If there is no free slot, the peer asks again later. */
+        (void)baton__net_answer(mpi, peer, BATON__PACKET_CREDIT);
         break;
+    case BATON__PACKET_DOUBT:
+        peer->lived_ns = baton__clock_ns();
+        return baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
+    case BATON__PACKET_LIVES:
     case BATON__PACKET_CREDIT:
+        if (packet->kind == BATON__PACKET_LIVES) {
+            peer->lived_ns = peer->doubted_ns;
+        }
         if ((packet->flags & BATON__PACKET_DISOWNS) != 0) {
-            baton__mpi_lose(mpi, &mpi->peers[packet->source], BATON_ERR_TIMEOUT,
-                            baton__disowned);
+            baton__mpi_lose(mpi, peer, BATON_ERR_TIMEOUT, baton__disowned);
         }
         break;
     }
