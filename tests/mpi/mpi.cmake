@@ -88,7 +88,7 @@ foreach(how soon never stop)
 endforeach()
 
 # Random worlds of three hosts, of two, and of one rank on each.
-foreach(world "cut 6" "refuse 8" "reset 400" "kill 2")
+foreach(world "cut 6" "refuse 8" "reset 7" "kill 2")
     separate_arguments(world)
     list(POP_FRONT world fault seed)
     hosts_entry(hosts_cut.${fault} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh
