@@ -132,8 +132,8 @@ BATON_CHECKED baton_status_t baton_group_lateness(const baton_group_t *group,
    - the lateness that it exceeds in three of four epochs is greater than the
      lateness that the middle rank exceeds in one of four epochs,
    - the difference between the two is more than twice the collective's own
-     time, for which the time of the fastest tenth of epochs is taken, and 32
-   us, by which ranks are late that get their processors in turn, and
+     time (that of the fastest tenth of epochs) and 32 us more, by which ranks
+     that get their processors in turn are late, and
    - the middle rank has waited for others for at least 1 % of the time.
 
    So a rank that is late only now and then is not found. No rank is found if
