@@ -30,7 +30,8 @@
    Limits:
 
    - Ranks are compared only with ranks of their own host. If all ranks of a
-     host are late, none of them is found to be late.
+     host are late, none of them is found to be late. (baton-top --hosts
+     compares the ranks of several hosts.)
    - With a transport that has no `board` (baton/transport.h), with BATON_SHM=0
      and in the simulator nothing is counted, since ranks share no memory.
    - In a partial collective an epoch may end before a rank comes to it. On that
@@ -55,7 +56,12 @@ enum {
        number of the host's ranks. */
     BATON_LATENESS_NS = 128000,
     /* A rank is not found to be late before so many of its epochs are timed. */
-    BATON_LATENESS_LEAST = 8
+    BATON_LATENESS_LEAST = 8,
+    /* Number of epochs of which a board has the times at which ranks came. */
+    BATON_LATENESS_CAME = 8,
+    /* The bits of such a time. Differences of up to 2.4 hours can be computed
+       from them. */
+    BATON_LATENESS_TIME_BITS = 44
 };
 
 /* The lateness of a rank in one schedule, or in all schedules of a group. A
@@ -169,13 +175,19 @@ typedef struct baton_board_entry {
     uint64_t key;  /* identifies the schedule; the same on all ranks */
     char name[64]; /* the schedule's name, truncated if it is longer */
     baton_lateness_t lateness;
+    /* For each of the last timed epochs to which the rank came, in any order, a
+       word; 0: there are fewer. Its lower BATON_LATENESS_TIME_BITS bits are the
+       time at which the rank came, in ns by the host's CLOCK_MONOTONIC. Its
+       upper bits identify the epoch: they are the same on all ranks. */
+    uint64_t came[BATON_LATENESS_CAME];
 } baton_board_entry_t;
 
 /* Opens the `index`-th board (from 0) of a process. A process has one board for
    each of its groups, except that a group which was made of another group uses
    that group's board. The board stays readable after the process has ended.
-   BATON_ERR_INVALID: the process has no such board. BATON_ERR_SYSTEM: there is
-   no such process, or it belongs to another user. BATON_ERR_MISMATCH: the
+   BATON_ERR_INVALID: the process has no such board. It has none with
+   BATON_SHM=0, or if each of its groups has one rank. BATON_ERR_SYSTEM: there
+   is no such process, or it belongs to another user. BATON_ERR_MISMATCH: the
    process uses a version of Baton with another layout of boards.
    BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_board_open(int process, int index,

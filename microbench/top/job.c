@@ -131,39 +131,53 @@ bool top_same_process(const baton_board_entry_t *a,
     return a->process == b->process && a->container == b->container;
 }
 
-void top_read(const top_job_t *job, top_reading_t *out)
+void top_add_entry(top_reading_t *to, const baton_board_entry_t *entry,
+                   int host)
 {
-    out->count = 0;
+    to->entries = grown(to->entries, to->count, sizeof *to->entries);
+    to->hosts = grown(to->hosts, to->count, sizeof *to->hosts);
+    to->hosts[to->count] = host;
+    to->entries[to->count++] = *entry;
+}
+
+void top_reading_free(top_reading_t *reading)
+{
+    free(reading->entries);
+    free(reading->hosts);
+    *reading = (top_reading_t){0};
+}
+
+void top_read(const top_job_t *job, top_reading_t *to)
+{
+    const size_t first = to->count;
     for (int i = 0; i < job->count; i++) {
         size_t at = 0;
         baton_board_entry_t entry;
         while (baton_board_next(job->boards[i], &at, &entry)) {
             make_printable(entry.name);
-            out->entries =
-                grown(out->entries, out->count, sizeof *out->entries);
-            out->entries[out->count++] = entry;
+            top_add_entry(to, &entry, 0);
         }
     }
-    for (size_t i = 0; i < out->count; i++) {
-        const baton_board_entry_t *largest = &out->entries[i];
-        for (size_t k = out->count; k-- > 0;) {
-            const baton_board_entry_t *other = &out->entries[k];
+    for (size_t i = first; i < to->count; i++) {
+        const baton_board_entry_t *largest = &to->entries[i];
+        for (size_t k = to->count; k-- > first;) {
+            const baton_board_entry_t *other = &to->entries[k];
             if (other->size >= largest->size &&
-                top_same_process(other, &out->entries[i])) {
+                top_same_process(other, &to->entries[i])) {
                 largest = other;
             }
         }
-        out->entries[i].rank = largest->rank;
+        to->entries[i].rank = largest->rank;
     }
 }
 
-const baton_lateness_t *top_find(const top_reading_t *reading,
-                                 const baton_board_entry_t *like)
+const baton_board_entry_t *top_find(const top_reading_t *reading,
+                                    const baton_board_entry_t *like)
 {
     for (size_t i = 0; i < reading->count; i++) {
         if (reading->entries[i].key == like->key &&
             top_same_process(&reading->entries[i], like)) {
-            return &reading->entries[i].lateness;
+            return &reading->entries[i];
         }
     }
     return NULL;
@@ -183,9 +197,9 @@ void top_subtract(top_reading_t *from, const top_reading_t *earlier)
     for (size_t i = 0; i < from->count; i++) {
         baton_lateness_t *of = &from->entries[i].lateness;
         const baton_lateness_t now = *of;
-        const baton_lateness_t *old = top_find(earlier, &from->entries[i]);
-        if (old != NULL && old->epochs <= now.epochs) {
-            top_add(of, old, UINT64_MAX);
+        const baton_board_entry_t *old = top_find(earlier, &from->entries[i]);
+        if (old != NULL && old->lateness.epochs <= now.epochs) {
+            top_add(of, &old->lateness, UINT64_MAX);
             of->started = now.started;
             of->ended = now.ended;
         }

@@ -16,13 +16,14 @@ static const char doc[] =
     "others. It reads what the job's ranks on this host count always, and "
     "neither stops nor asks them, so that it works on a job that hangs, too. "
     "It prints every few seconds what has happened since; with --once, what "
-    "has "
-    "happened since the job began.";
+    "has happened since the job began. With --hosts it asks a baton-top on "
+    "each of the job's other hosts, and compares the ranks of all.";
 
 typedef struct request {
     uint64_t job; /* a process; 0: not given */
     double interval_s;
-    bool once, json;
+    bool once, json, serve;
+    const char *hosts, *via;
     const char *metrics; /* a file, "-" for the standard output, or NULL */
 } request_t;
 
@@ -43,6 +44,14 @@ static const cli_option_t options[] = {
      "Write what was counted since the job began to this file, in "
      "Prometheus' text format; of all jobs, if none is given. "
      "\"-\": print it"},
+    {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_TEXT("LIST"), NULL,
+     "Other hosts of the job, with commas between their names: their ranks are "
+     "shown, too, and compared with those of this host"},
+    {CLI_ANY, "via", 0, offsetof(request_t, via), CLI_TEXT("COMMAND"), "ssh",
+     "The command that runs another one on a host: COMMAND HOST ..., for "
+     "example \"srun --overlap -w\""},
+    {CLI_ANY, "serve", 0, offsetof(request_t, serve), CLI_FLAG, NULL,
+     "What --hosts runs on the other hosts: send the counts when asked"},
     {CLI_ANY, "interval", 'i', offsetof(request_t, interval_s),
      CLI_REAL("SECONDS", 0.1, 3600), "2", "How often to print"},
     {0}};
@@ -150,7 +159,7 @@ static void export_metrics(const request_t *request)
         }
         write_metrics(request, readings, count);
         for (int i = 0; i < count; i++) {
-            free(readings[i].entries);
+            top_reading_free(&readings[i]);
             if (request->job == 0) {
                 top_job_close(&jobs[i]);
             }
@@ -168,6 +177,14 @@ static void export_metrics(const request_t *request)
     }
 }
 
+static void read_hosts(const top_job_t *job, top_host_t *hosts, int host_count,
+                       top_reading_t *out)
+{
+    out->count = 0;
+    top_read(job, out);
+    top_hosts_read(hosts, host_count, out);
+}
+
 int main(int argc, char **argv)
 {
     static const cli_program_t program = {doc, options, CLI_ANY, NULL, NULL};
@@ -175,29 +192,42 @@ int main(int argc, char **argv)
     cli_parse(&program, argc, argv, &request);
     /* for names, since JSON is UTF-8 */
     (void)uselocale(newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0));
+    if (request.serve) {
+        return top_serve();
+    }
     if (request.metrics != NULL) {
         export_metrics(&request);
         return EXIT_SUCCESS;
     }
     top_job_t job = choose(&request);
+    int host_count = 0;
+    char *names = request.hosts != NULL ? strdup(request.hosts) : NULL;
+    top_host_t *hosts =
+        names != NULL ? top_hosts_open(names, request.via, &host_count) : NULL;
     const bool screen = !request.once && !request.json && isatty(STDOUT_FILENO);
     const double apart_s =
         request.once ? GLANCE_MS / 1000.0 : request.interval_s;
     top_reading_t before = {0}, now = {0}, shown = {0};
     bool more = true;
-    top_read(&job, &before);
+    read_hosts(&job, hosts, host_count, &before);
     while (more) {
         pause_s(apart_s);
         more = !request.once && top_job_follow(&job);
-        top_read(&job, &now);
-        top_read(&job, &shown);
+        read_hosts(&job, hosts, host_count, &now);
+        shown.count = 0;
+        shown.error_ns = now.error_ns;
+        for (size_t i = 0; i < now.count; i++) {
+            top_add_entry(&shown, &now.entries[i], now.hosts[i]);
+        }
         if (!request.once) {
             top_subtract(&shown, &before);
         }
+        top_hosts_compare(&shown, &before);
         if (screen) {
             (void)fputs("\033[H\033[2J", stdout);
         }
         top_print(&(top_report_t){.job = &job,
+                                  .hosts = hosts,
                                   .shown = &shown,
                                   .before = &before,
                                   .now = &now,
@@ -211,9 +241,11 @@ int main(int argc, char **argv)
             return EXIT_FAILURE;
         }
     }
-    free(before.entries);
-    free(now.entries);
-    free(shown.entries);
+    top_reading_free(&before);
+    top_reading_free(&now);
+    top_reading_free(&shown);
+    free(hosts);
+    free(names);
     top_job_close(&job);
     return EXIT_SUCCESS;
 }

@@ -98,11 +98,17 @@ static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
     return rows;
 }
 
+static const char *hosts_of(const top_report_t *report)
+{
+    return report->hosts != NULL ? "these hosts" : "this host";
+}
+
 /* ---- schedules ----------------------------------------------------------- */
 
 /* Writes schedule->hang if the schedule's last epoch hangs: some ranks wait in
-   it, and no rank has moved between the two readings. If all ranks of the host
-   have come to it, it waits for a message, or for a rank of another host. */
+   it, and no rank has moved between the two readings. If all ranks of the
+   shown hosts have come to it, it waits for a message, or for a rank of another
+   host. */
 static void find_hang(const top_report_t *report, uint64_t key,
                       top_schedule_t *schedule)
 {
@@ -115,14 +121,14 @@ static void find_hang(const top_report_t *report, uint64_t key,
         for (size_t i = 0; i < report->now->count; i++) {
             const baton_board_entry_t *entry = &report->now->entries[i];
             const baton_lateness_t *of = &entry->lateness;
-            const baton_lateness_t *old = top_find(report->before, entry);
+            const baton_board_entry_t *old = top_find(report->before, entry);
             if (entry->key != key) {
                 continue;
             }
             if (pass == 0) {
                 last = of->started > last ? of->started : last;
-                moved |= old == NULL || old->started != of->started ||
-                         old->ended != of->ended;
+                moved |= old == NULL || old->lateness.started != of->started ||
+                         old->lateness.ended != of->ended;
             } else if (of->ended < last) {
                 const int absent = of->started != last;
                 const size_t used = strlen(names[absent]);
@@ -146,10 +152,10 @@ static void find_hang(const top_report_t *report, uint64_t key,
     } else if (!moved && counts[0] > 0) {
         (void)snprintf(schedule->hang, sizeof schedule->hang,
                        "epoch %llu of \"%s\": rank%s%s wait%s, and all ranks "
-                       "that have it on this host have come to it",
+                       "that have it on %s have come to it",
                        (unsigned long long)last, schedule->name,
                        counts[0] > 1 ? "s" : "", names[0],
-                       counts[0] > 1 ? "" : "s");
+                       counts[0] > 1 ? "" : "s", hosts_of(report));
     }
 }
 
@@ -311,6 +317,13 @@ static size_t write_sentences(const top_schedule_t *all, size_t count,
 
 /* ---- output -------------------------------------------------------------- */
 
+static const char *row_host(const top_report_t *report, const rank_row_t *row)
+{
+    const top_reading_t *shown = report->shown;
+    return top_hosts_name(report->hosts,
+                          shown->hosts[row->entry - shown->entries]);
+}
+
 /* The part of a step that is neither transfer nor waiting, such as the
    application's computation. */
 static double other_ns(const top_schedule_t *schedule)
@@ -346,15 +359,17 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
         const baton_lateness_t *of = &row->sum;
         (void)fprintf(
             to,
-            "%s\n  {\"rank\": %d, \"process\": %d, \"late\": %s, "
+            "%s\n  {\"rank\": %d, \"host\": \"%s\", \"process\": %d, "
+            "\"late\": %s, "
             "\"epochs\": %llu, \"missed\": %llu, \"timed\": %llu, "
             "\"late_ms\": %.6f, \"last\": %.4f, \"behind_ms\": %.6f, "
             "\"waited_ms\": %.6f, \"epoch\": %llu, \"schedule\": ",
-            i > 0 ? "," : "", row->entry->rank, row->entry->process,
-            row->late ? "true" : "false", (unsigned long long)of->epochs,
-            (unsigned long long)of->missed, (unsigned long long)of->timed,
-            mean_ms(of->late_ns, of), 0.01 * percent(of->last, of->timed),
-            mean_ms(of->behind_ns, of), mean_ms(of->waited_ns, of),
+            i > 0 ? "," : "", row->entry->rank, row_host(report, row),
+            row->entry->process, row->late ? "true" : "false",
+            (unsigned long long)of->epochs, (unsigned long long)of->missed,
+            (unsigned long long)of->timed, mean_ms(of->late_ns, of),
+            0.01 * percent(of->last, of->timed), mean_ms(of->behind_ns, of),
+            mean_ms(of->waited_ns, of),
             row->busy != NULL ? (unsigned long long)row->busy->lateness.started
                               : 0);
         top_print_quoted(to, row->busy != NULL ? row->busy->name : "");
@@ -366,7 +381,8 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
         (void)fputs(comma, to);
         top_print_quoted(to, lines[i]);
     }
-    (void)fputs("]}\n", to);
+    (void)fprintf(to, "], \"clock_error_ms\": %.6f}\n",
+                  1e-6 * (double)report->shown->error_ns);
 }
 
 /* Returns the bytes of the whole characters among the first `most` bytes. */
@@ -383,11 +399,12 @@ static void top_print_table(const top_report_t *report, const rank_row_t *rows,
                             size_t count, FILE *to)
 {
     (void)fprintf(to,
-                  "job of process %d: %zu ranks on this host\n\n"
-                  "%6s %8s %10s %9s %9s %7s %10s %10s  %s\n",
-                  report->job->process, count, "rank", "process", "epochs",
-                  "missed", "late ms", "last %", "behind ms", "waits ms",
-                  "is in");
+                  "job of process %d: %zu ranks on %s\n\n"
+                  "%6s %8s %10s %9s %9s %7s %10s %10s  %s%s\n",
+                  report->job->process, count, hosts_of(report), "rank",
+                  "process", "epochs", "missed", "late ms", "last %",
+                  "behind ms", "waits ms",
+                  report->hosts != NULL ? "host        " : "", "is in");
     for (size_t i = 0; i < count; i++) {
         const rank_row_t *row = &rows[i];
         const baton_lateness_t *of = &row->sum;
@@ -398,6 +415,10 @@ static void top_print_table(const top_report_t *report, const rank_row_t *rows,
                       (unsigned long long)of->missed, mean_ms(of->late_ns, of),
                       percent(of->last, of->timed), mean_ms(of->behind_ns, of),
                       mean_ms(of->waited_ns, of));
+        if (report->hosts != NULL) {
+            (void)fprintf(to, row->busy != NULL ? "  %-10s" : "  %s",
+                          row_host(report, row));
+        }
         if (row->busy != NULL) {
             (void)fprintf(to, "  epoch %llu of \"%.*s\"",
                           (unsigned long long)row->busy->lateness.started,
@@ -452,6 +473,12 @@ void top_print(const top_report_t *report, FILE *to)
                     : row_count > 0 ? "no rank is late\n"
                                     : "no rank has committed a schedule\n",
                     to);
+        if (report->hosts != NULL) {
+            (void)fprintf(to,
+                          "what the hosts' clocks could explain (%.3f ms) is "
+                          "not counted as lateness\n",
+                          1e-6 * (double)report->shown->error_ns);
+        }
     }
     for (size_t i = 0; i < count; i++) {
         free(all[i].entries);

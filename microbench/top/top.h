@@ -1,5 +1,6 @@
-/* baton-top: finds the ranks of a job on this host, reads their counts of
-   lateness (baton/lateness.h), and names the late ranks. */
+/* baton-top: finds the ranks of a job on this host, and on others if asked,
+   reads their counts of lateness (baton/lateness.h), and names the late
+   ranks. */
 #ifndef MICROBENCH_TOP_H
 #define MICROBENCH_TOP_H
 
@@ -15,11 +16,16 @@ typedef struct top_job {
     int count;
 } top_job_t;
 
-/* The counts of all ranks of a job on this host, read at one time: an entry for
-   each rank and schedule. */
+/* The counts of all ranks of a job, read at one time: an entry for each rank
+   and schedule. */
 typedef struct top_reading {
     baton_board_entry_t *entries;
+    /* By entry: the number of the rank's host. 0 is this host, and k the k-th
+       of the other hosts. */
+    int *hosts;
     size_t count;
+    /* The most by which the clock of another host may be misjudged. */
+    uint64_t error_ns;
 } top_reading_t;
 
 /* Opens the boards of a process. BATON_ERR_INVALID: it has none. */
@@ -35,19 +41,50 @@ int top_job_list(top_job_t **out);
    Returns false if no process of the job on this host lives. */
 bool top_job_follow(top_job_t *job);
 
-/* Reads the counts. In names, characters that are not printable UTF-8 are
-   replaced by '?'. All entries of a process get its number in the largest of
-   its groups, by which it is known in the job: in a group of some of the ranks
-   it has another one. */
-void top_read(const top_job_t *job, top_reading_t *out);
+/* Reads the counts of this host, and adds them to the reading. In names,
+   characters that are not printable UTF-8 are replaced by '?'. All entries of a
+   process get its number in the largest of its groups, by which it is known in
+   the job: in a group of some of the ranks it has another one. */
+void top_read(const top_job_t *job, top_reading_t *to);
+void top_add_entry(top_reading_t *to, const baton_board_entry_t *entry,
+                   int host);
+void top_reading_free(top_reading_t *reading);
+
+/* ---- hosts.c: several hosts ---------------------------------------------- */
+
+typedef struct top_host top_host_t;
+
+/* Sends the counts of all jobs of this host to the baton-top that has started
+   this one, until that ends. Returns the program's exit status. */
+int top_serve(void);
+
+/* Starts a baton-top on each of the hosts in `names`, a list with commas, which
+   the caller keeps. `via HOST COMMAND...` runs a command on a host, as ssh
+   does. A host that does not reply is reported, and ignored from then on. */
+top_host_t *top_hosts_open(char *names, const char *via, int *count_out);
+
+/* Adds the counts of the job's ranks on the other hosts to those of this host,
+   with the times of this host's clock. */
+void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to);
+
+const char *top_hosts_name(const top_host_t *hosts, int number);
+
+/* Compares ranks of several hosts: replaces the lateness of `shown`, in which
+   each rank is compared with those of its own host, by that in the last timed
+   epochs of this reading and the one before. Does so for each schedule that has
+   ranks on several hosts, and enough such epochs. */
+void top_hosts_compare(top_reading_t *shown, const top_reading_t *before);
+
+/* ---- reports ---------------------------------------------------------------
+ */
 
 /* Returns whether two entries are of the same process. */
 bool top_same_process(const baton_board_entry_t *a,
                       const baton_board_entry_t *b);
 
-/* Returns the counts of the same process and schedule, or NULL. */
-const baton_lateness_t *top_find(const top_reading_t *reading,
-                                 const baton_board_entry_t *like);
+/* Returns the entry of the same process and schedule, or NULL. */
+const baton_board_entry_t *top_find(const top_reading_t *reading,
+                                    const baton_board_entry_t *like);
 
 /* Adds each count of `more`, `times` times; UINT64_MAX times subtracts it. */
 void top_add(baton_lateness_t *to, const baton_lateness_t *more,
@@ -59,6 +96,7 @@ void top_subtract(top_reading_t *from, const top_reading_t *earlier);
 
 typedef struct top_report {
     const top_job_t *job;
+    const top_host_t *hosts; /* the other hosts, or NULL */
     /* The counts to report: those since the commits, or since the last
        report. */
     const top_reading_t *shown;

@@ -281,8 +281,7 @@ baton_status_t baton_board_open(int process, int index, baton_board_t **out)
                                      process)
            : error == ENODATA
                ? baton__error(BATON_ERR_INVALID,
-                              "process %d has no group of several processes "
-                              "of this host%s",
+                              "process %d has no group of several processes%s",
                               process, index == 0 ? "" : " with this index")
                : baton__error(BATON_ERR_SYSTEM, "process %d: %s", process,
                               error == ENOENT ? "there is none"
@@ -322,6 +321,10 @@ bool baton_board_next(const baton_board_t *board, size_t *at,
                                       .key = key,
                                       .lateness = lateness_read(slot).fields};
             memcpy(out->name, slot->name, sizeof out->name - 1);
+            for (size_t i = 0; i < BATON_LATENESS_CAME; i++) {
+                out->came[i] = atomic_load_explicit(&slot->starts[i],
+                                                    memory_order_relaxed);
+            }
             return true;
         }
     }

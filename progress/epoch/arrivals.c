@@ -30,9 +30,7 @@ enum {
     MOST_SHIFT = 16,
     /* The most by which `shift` grows at a time: to a quarter of the epochs. */
     STEP = 2,
-    /* The bits of a time in ns that a start time keeps. Differences of up to
-       2.4 hours can be computed from them. */
-    TIME_BITS = 44
+    TIME_BITS = BATON_LATENESS_TIME_BITS
 };
 
 typedef struct baton__arrivals arrivals_t;
@@ -61,7 +59,7 @@ static uint64_t start_word(uint64_t mark, uint64_t now_ns)
 static bool came_after(const baton__slot_t *slot, uint64_t start,
                        int64_t *after_out)
 {
-    for (size_t i = 0; i < BATON__BOARD_STARTS; i++) {
+    for (size_t i = 0; i < BATON_LATENESS_CAME; i++) {
         uint64_t word =
             atomic_load_explicit(&slot->starts[i], memory_order_relaxed);
         if (word != 0 && (word ^ start) >> TIME_BITS == 0) {
@@ -182,7 +180,7 @@ void baton__arrivals_time(baton__task_t *task)
     baton__slot_t *slot = self->slot;
     const uint64_t epoch = task->schedule.run.epoch;
     const uint64_t now_ns = baton__clock_ns();
-    atomic_store_explicit(&slot->starts[self->recorded++ % BATON__BOARD_STARTS],
+    atomic_store_explicit(&slot->starts[self->recorded++ % BATON_LATENESS_CAME],
                           start_word(mark_of(task, epoch), now_ns),
                           memory_order_relaxed);
     if (self->pending) {
@@ -249,7 +247,7 @@ void baton__arrivals_open(baton__task_t *task, void *memory)
     if (slot == NULL) {
         return;
     }
-    for (size_t i = 0; i < BATON__BOARD_STARTS; i++) {
+    for (size_t i = 0; i < BATON_LATENESS_CAME; i++) {
         baton__count_set(&slot->starts[i], 0);
     }
     for (size_t i = 0; i < BATON__BOARD_COUNTS; i++) {

@@ -22,7 +22,6 @@
 enum {
     BATON__BOARD_FORMAT = 2, /* raise this with each change of the layout */
     BATON__BOARD_SLOTS = 128,
-    BATON__BOARD_STARTS = 8,
     BATON__BOARD_NAME = 64,
     BATON__BOARD_COUNTS = sizeof(baton_lateness_t) / sizeof(uint64_t)
 };
@@ -39,7 +38,7 @@ typedef struct baton__slot {
     /* The times at which the rank came to its last timed epochs; see
        arrivals.c. They have a cache line of their own, because other ranks read
        nothing else of a slot in each timed epoch. */
-    _Alignas(64) _Atomic uint64_t starts[BATON__BOARD_STARTS];
+    _Alignas(64) _Atomic uint64_t starts[BATON_LATENESS_CAME];
     _Atomic uint64_t counts[BATON__BOARD_COUNTS]; /* as baton__counts_t */
     _Atomic uint64_t channel; /* the channel of the schedule's group */
     /* The fields from here on are constant while the slot has a key. */

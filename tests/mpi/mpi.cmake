@@ -208,6 +208,10 @@ if(BATON_BUILD_MICROBENCH)
     describe_test(info_command info_command mpi)
     set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
 
+    hosts_entry(hosts_top ${hosts} 2 ${CMAKE_CURRENT_SOURCE_DIR}/mpi/top.sh
+        $<TARGET_FILE:baton-top> ${MPIEXEC_EXECUTABLE} -np 2 --oversubscribe
+        --bind-to none --map-by node $<TARGET_FILE:baton-skew>)
+
     foreach(ranks 2 3)
         set(name bench_command.np${ranks})
         add_test(NAME ${name}

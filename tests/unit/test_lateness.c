@@ -661,7 +661,7 @@ TEST(test_lateness_is_seen_from_another_process)
     assert_non_null(strstr(text, "3 ranks on this host"));
     assert_non_null(strstr(text, "rank 2 waits, and all ranks that have it"));
     support_fails(baton_board_open((int)ranks[0], -1, &board),
-                  BATON_ERR_INVALID, "of this host with this index");
+                  BATON_ERR_INVALID, "processes with this index");
     check_metrics(folder, ranks);
     support_ok(baton_board_open((int)ranks[0], 0, &board));
     support_ok(baton_board_open((int)ranks[0], 1, &again));

@@ -265,14 +265,14 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                             .mappings.socket = -1};
     host->bytes = host_lay_out(host, NULL);
     baton_status_t status =
-        count == 1 ? map_alone(host)
-                   : baton__share_map(file, host->bytes, &host->memory);
+        file < 0 ? map_alone(host)
+                 : baton__share_map(file, host->bytes, &host->memory);
     if (status != BATON_OK) {
         return status;
     }
     (void)host_lay_out(host, host->memory);
     /* If this fails, nobody else can see how late the ranks are. */
-    host->file = count == 1 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
+    host->file = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
     return open_own(host);
 }
 

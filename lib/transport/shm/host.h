@@ -139,7 +139,7 @@ bool baton__host_has_agreed(const baton__host_t *host);
 baton_status_t baton__host_create(int count, int buffers, int *file_out);
 
 /* Opens the shared file as process `index` of `count`, and keeps a duplicate of
-   its descriptor. A single process needs no file. BATON_ERR_SYSTEM,
+   its descriptor. A single process needs no file: -1. BATON_ERR_SYSTEM,
    _NO_MEMORY. */
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);

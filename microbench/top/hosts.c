@@ -1,0 +1,459 @@
+/* Several hosts: a baton-top that was started on each of the others sends what
+   it reads there, and the times at which ranks came are compared, although each
+   host has a clock of its own.
+
+   A request is a byte. After CLOCK the other host replies with the time by its
+   clock, and after READ with that and the entries of all jobs of that host.
+   Half the time until a reply of the clock comes is the most by which the two
+   clocks can be misjudged. */
+#include "top/top.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    CLOCK = 'c',
+    READ = 'r',
+    TRIES = 8, /* requests of the clock when a host is connected */
+    LEAST_SAMPLES = 4,
+    MOST_SAMPLES = 2 * BATON_LATENESS_CAME /* of two readings */
+};
+
+/* By how much two clocks may diverge, in ns a second. */
+#define DRIFT UINT64_C(50000)
+
+#define TIME_MASK ((UINT64_C(1) << BATON_LATENESS_TIME_BITS) - 1)
+
+/* What precedes the entries. A host with another version has another size. */
+typedef struct reply {
+    uint64_t entry_bytes, count;
+} reply_t;
+
+struct top_host {
+    const char *name;
+    pid_t process; /* that connects to the host; 0: the host does not reply */
+    int fd;
+    /* The host's clock minus this host's, at most `error_ns` wrong when it was
+       found at found_ns. */
+    uint64_t ahead_ns, error_ns, found_ns;
+};
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the other host ------------------------------------------------------ */
+
+int top_serve(void)
+{
+    for (int request; (request = getchar()) != EOF;) {
+        const uint64_t now_ns = clock_ns();
+        (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
+        if (fflush(stdout) != 0) {
+            break;
+        }
+        if (request != READ) {
+            continue;
+        }
+        top_job_t *jobs;
+        top_reading_t all = {0};
+        for (int i = top_job_list(&jobs); i-- > 0;) {
+            top_read(&jobs[i], &all);
+            top_job_close(&jobs[i]);
+        }
+        free(jobs);
+        const reply_t reply = {sizeof *all.entries, all.count};
+        (void)fwrite(&reply, sizeof reply, 1, stdout);
+        (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
+        top_reading_free(&all);
+        if (fflush(stdout) != 0) {
+            break;
+        }
+    }
+    return EXIT_SUCCESS;
+}
+
+/* ---- requests ------------------------------------------------------------ */
+
+static bool exchange(const top_host_t *host, char request, void *reply,
+                     size_t bytes)
+{
+    size_t got = 0;
+    if (request != 0 && send(host->fd, &request, 1, MSG_NOSIGNAL) != 1) {
+        return false;
+    }
+    for (ssize_t more = 1; got < bytes && more > 0; got += (size_t)more) {
+        more = read(host->fd, (char *)reply + got, bytes - got);
+        more = more < 0 ? 0 : more;
+    }
+    return got == bytes;
+}
+
+/* Sends a request, and notes how far the host's clock is ahead if that is known
+   better than before. */
+static bool ask_host(top_host_t *host, char request)
+{
+    uint64_t his_ns;
+    const uint64_t before_ns = clock_ns();
+    if (!exchange(host, request, &his_ns, sizeof his_ns)) {
+        return false;
+    }
+    const uint64_t now_ns = clock_ns();
+    const uint64_t error_ns = (now_ns - before_ns + 1) / 2;
+    const uint64_t drift_ns =
+        (now_ns - host->found_ns) / 1000000 * DRIFT / 1000;
+    if (host->found_ns == 0 || error_ns <= host->error_ns + drift_ns) {
+        host->ahead_ns = his_ns - before_ns - error_ns;
+        host->error_ns = error_ns;
+        host->found_ns = now_ns;
+    }
+    return true;
+}
+
+static void give_up(top_host_t *host)
+{
+    (void)fprintf(stderr,
+                  "baton-top: host %s: no reply, or another version of "
+                  "baton-top\n",
+                  host->name);
+    (void)close(host->fd);
+    (void)waitpid(host->process, NULL, 0);
+    host->process = 0;
+}
+
+/* Starts `via HOST baton-top --serve`. */
+static bool connect_host(top_host_t *host, const char *via)
+{
+    int ends[2];
+    char path[4096];
+    char command[4200];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length < 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        return false;
+    }
+    path[length] = '\0';
+    (void)snprintf(command, sizeof command, "exec %s \"$@\"", via);
+    host->fd = ends[0];
+    host->process = fork();
+    if (host->process == 0) {
+        (void)dup2(ends[1], STDIN_FILENO);
+        (void)dup2(ends[1], STDOUT_FILENO);
+        (void)execl("/bin/sh", "sh", "-c", command, "sh", host->name, path,
+                    "--serve", (char *)NULL);
+        _exit(127);
+    }
+    (void)close(ends[1]);
+    bool replies = host->process > 0;
+    for (int i = 0; i < TRIES && replies; i++) {
+        replies = ask_host(host, CLOCK);
+    }
+    return replies;
+}
+
+top_host_t *top_hosts_open(char *names, const char *via, int *count_out)
+{
+    int count = 1;
+    for (const char *at = names; *at != '\0'; at++) {
+        count += *at == ',';
+    }
+    top_host_t *hosts = calloc((size_t)count, sizeof *hosts);
+    *count_out = 0;
+    for (char *rest, *name = strtok_r(names, ",", &rest);
+         hosts != NULL && name != NULL; name = strtok_r(NULL, ",", &rest)) {
+        top_host_t *host = &hosts[(*count_out)++];
+        host->name = name;
+        if (!connect_host(host, via)) {
+            give_up(host);
+        }
+    }
+    return hosts;
+}
+
+/* Adds an entry that another host has sent, if it belongs to the job and is not
+   there yet: processes of several emulated hosts see each other. */
+static void take_entry(top_reading_t *to, size_t own, const top_host_t *host,
+                       int number, baton_board_entry_t *entry)
+{
+    bool belongs = false;
+    for (size_t i = 0; i < to->count; i++) {
+        const baton_board_entry_t *other = &to->entries[i];
+        if (other->key == entry->key && other->rank == entry->rank) {
+            return;
+        }
+        belongs |= i < own && other->key == entry->key;
+    }
+    for (int i = 0; i < BATON_LATENESS_CAME && belongs; i++) {
+        const uint64_t word = entry->came[i];
+        entry->came[i] = word == 0 ? 0
+                                   : (word & ~TIME_MASK) |
+                                         ((word - host->ahead_ns) & TIME_MASK);
+    }
+    if (belongs) {
+        /* Processes of two hosts may have the same number. */
+        entry->container ^= (unsigned)number * 0x9e3779b1U;
+        top_add_entry(to, entry, number);
+    }
+}
+
+void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
+{
+    const size_t own = to->count;
+    to->error_ns = 0;
+    for (int i = 0; i < count; i++) {
+        reply_t reply;
+        baton_board_entry_t entry;
+        if (hosts[i].process == 0) {
+            continue;
+        }
+        bool replies = ask_host(&hosts[i], READ) &&
+                       exchange(&hosts[i], 0, &reply, sizeof reply) &&
+                       reply.entry_bytes == sizeof entry;
+        for (uint64_t k = 0; replies && k < reply.count; k++) {
+            replies = exchange(&hosts[i], 0, &entry, sizeof entry);
+            if (replies) {
+                take_entry(to, own, &hosts[i], i + 1, &entry);
+            }
+        }
+        if (!replies) {
+            give_up(&hosts[i]);
+        }
+        to->error_ns =
+            hosts[i].error_ns > to->error_ns ? hosts[i].error_ns : to->error_ns;
+    }
+}
+
+const char *top_hosts_name(const top_host_t *hosts, int number)
+{
+    static char own[256];
+    (void)gethostname(own, sizeof own - 1);
+    return number == 0 ? own : hosts[number - 1].name;
+}
+
+/* ---- comparing the hosts' ranks ------------------------------------------ */
+
+/* The ranks of a schedule, and when they came to epochs. */
+typedef struct comparison {
+    baton_board_entry_t **entries;
+    int *hosts; /* by rank: the number of its host */
+    int ranks, samples;
+    /* By sample and rank: when the rank came to the sample's epoch, in ns after
+       the first of `entries` did. */
+    int64_t *came_ns;
+} comparison_t;
+
+static int64_t *came_at(const comparison_t *self, int sample, int rank)
+{
+    return &self->came_ns[sample * self->ranks + rank];
+}
+
+/* Returns the word of an entry that has this mark; 0: none has. */
+static uint64_t find_word(const baton_board_entry_t *entry, uint64_t mark)
+{
+    for (int i = 0; entry != NULL && i < BATON_LATENESS_CAME; i++) {
+        if ((entry->came[i] & ~TIME_MASK) == mark && entry->came[i] != 0) {
+            return entry->came[i];
+        }
+    }
+    return 0;
+}
+
+/* Adds a sample for each of the words of `first` whose epoch all ranks have
+   come to, as two readings show. */
+static void take_samples(comparison_t *self, const top_reading_t *before,
+                         const baton_board_entry_t *first)
+{
+    for (int i = 0; first != NULL && i < BATON_LATENESS_CAME; i++) {
+        const uint64_t mark = first->came[i] & ~TIME_MASK;
+        bool complete =
+            first->came[i] != 0 && (first == self->entries[0] ||
+                                    find_word(self->entries[0], mark) == 0);
+        for (int rank = 0; rank < self->ranks && complete; rank++) {
+            uint64_t word = find_word(self->entries[rank], mark);
+            word = word != 0
+                       ? word
+                       : find_word(top_find(before, self->entries[rank]), mark);
+            const int shift = 64 - BATON_LATENESS_TIME_BITS;
+            complete = word != 0;
+            *came_at(self, self->samples, rank) =
+                (int64_t)((word - first->came[i]) << shift) /
+                (INT64_C(1) << shift);
+        }
+        self->samples += complete;
+    }
+}
+
+/* Stores the time at which the first and the last rank of a host came; of any
+   host, if the number is -1. */
+static void find_ends(const comparison_t *self, int sample, int host,
+                      int64_t *first_out, int64_t *last_out)
+{
+    *first_out = INT64_MAX;
+    *last_out = INT64_MIN;
+    for (int rank = 0; rank < self->ranks; rank++) {
+        const int64_t came_ns = *came_at(self, sample, rank);
+        if (host < 0 || self->hosts[rank] == host) {
+            *first_out = came_ns < *first_out ? came_ns : *first_out;
+            *last_out = came_ns > *last_out ? came_ns : *last_out;
+        }
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Sorts the values, and returns the middle one. */
+static int64_t middle(int64_t *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, by_time);
+    return values[count / 2];
+}
+
+/* Shifts the times of a host towards those of this host by as much as its clock
+   may be misjudged: what that could explain is not taken for lateness. */
+static void shift_host(comparison_t *self, int host, int64_t error_ns)
+{
+    int64_t apart[MOST_SAMPLES];
+    int64_t mine, his, last;
+    for (int i = 0; i < self->samples; i++) {
+        find_ends(self, i, 0, &mine, &last);
+        find_ends(self, i, host, &his, &last);
+        apart[i] = his - mine;
+    }
+    int64_t shift = middle(apart, self->samples);
+    shift = shift > error_ns ? error_ns : shift < -error_ns ? -error_ns : shift;
+    for (int rank = 0; rank < self->ranks; rank++) {
+        for (int i = 0; i < self->samples && self->hosts[rank] == host; i++) {
+            *came_at(self, i, rank) -= shift;
+        }
+    }
+}
+
+/* Replaces a rank's counts by those of the samples, as if all its timed epochs
+   had been like the middle one of these: a few epochs say little about the mean
+   of many. */
+static void count_samples(const comparison_t *self, int rank)
+{
+    baton_lateness_t *of = &self->entries[rank]->lateness;
+    const uint64_t each = of->timed / (uint64_t)self->samples;
+    int64_t late_ns[MOST_SAMPLES], waited_ns[MOST_SAMPLES];
+    int64_t behind_ns[MOST_SAMPLES];
+    uint64_t last = 0;
+    memset(of->late_bins, 0, sizeof of->late_bins);
+    for (int i = 0; i < self->samples; i++) {
+        const int64_t came_ns = *came_at(self, i, rank);
+        int64_t first_ns, last_ns, before_ns = INT64_MIN;
+        find_ends(self, i, -1, &first_ns, &last_ns);
+        for (int k = 0; k < self->ranks; k++) {
+            const int64_t other_ns = *came_at(self, i, k);
+            before_ns =
+                k != rank && other_ns > before_ns ? other_ns : before_ns;
+        }
+        last += before_ns < came_ns;
+        behind_ns[i] = before_ns < came_ns ? came_ns - before_ns : 0;
+        late_ns[i] = came_ns - first_ns;
+        waited_ns[i] = last_ns - came_ns;
+        size_t bin = 0;
+        for (int64_t us = late_ns[i] / 1000;
+             us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
+            bin++;
+        }
+        of->late_bins[bin] += each > 0 ? each : 1;
+    }
+    of->late_ns = of->timed * (uint64_t)middle(late_ns, self->samples);
+    of->behind_ns = of->timed * (uint64_t)middle(behind_ns, self->samples);
+    of->waited_ns = of->timed * (uint64_t)middle(waited_ns, self->samples);
+    of->waited_ns = of->waited_ns < of->took_ns ? of->waited_ns : of->took_ns;
+    of->last = of->timed * last / (uint64_t)self->samples;
+}
+
+/* Of all hosts, the one whose ranks come last measures the collective's own
+   time: the others wait for it. */
+static void share_own_time(const comparison_t *self)
+{
+    int latest = 0;
+    double most = -1e300;
+    uint64_t bins[BATON_LATENESS_BINS] = {0};
+    for (int rank = 0; rank < self->ranks; rank++) {
+        double sum = 0;
+        for (int i = 0; i < self->samples; i++) {
+            int64_t first_ns, last_ns;
+            find_ends(self, i, self->hosts[rank], &first_ns, &last_ns);
+            sum += (double)last_ns;
+        }
+        latest = sum > most ? self->hosts[rank] : latest;
+        most = sum > most ? sum : most;
+    }
+    for (int rank = 0; rank < self->ranks; rank++) {
+        for (int bin = 0;
+             bin < BATON_LATENESS_BINS && self->hosts[rank] == latest; bin++) {
+            bins[bin] += self->entries[rank]->lateness.own_bins[bin];
+        }
+    }
+    for (int rank = 0; rank < self->ranks; rank++) {
+        memcpy(self->entries[rank]->lateness.own_bins, bins, sizeof bins);
+    }
+}
+
+static void compare(comparison_t *self, const top_reading_t *before,
+                    uint64_t error_ns)
+{
+    bool counted = true;
+    int most = 0;
+    for (int rank = 0; rank < self->ranks; rank++) {
+        counted &= self->entries[rank]->lateness.timed > 0;
+        most = self->hosts[rank] > most ? self->hosts[rank] : most;
+    }
+    take_samples(self, before, self->entries[0]);
+    take_samples(self, before, top_find(before, self->entries[0]));
+    if (most == 0 || !counted || self->samples < LEAST_SAMPLES) {
+        return;
+    }
+    for (int host = 1; host <= most; host++) {
+        shift_host(self, host, (int64_t)error_ns);
+    }
+    share_own_time(self);
+    for (int rank = 0; rank < self->ranks; rank++) {
+        count_samples(self, rank);
+    }
+}
+
+void top_hosts_compare(top_reading_t *shown, const top_reading_t *before)
+{
+    comparison_t all = {
+        .entries = calloc(shown->count + 1, sizeof *all.entries),
+        .hosts = calloc(shown->count + 1, sizeof *all.hosts),
+        .came_ns =
+            calloc((shown->count + 1) * MOST_SAMPLES, sizeof *all.came_ns)};
+    for (size_t first = 0; first < shown->count; first++) {
+        const uint64_t key = shown->entries[first].key;
+        bool known =
+            all.entries == NULL || all.hosts == NULL || all.came_ns == NULL;
+        for (size_t i = 0; i < first && !known; i++) {
+            known = shown->entries[i].key == key;
+        }
+        all.ranks = all.samples = 0;
+        for (size_t i = first; i < shown->count && !known; i++) {
+            if (shown->entries[i].key == key) {
+                all.hosts[all.ranks] = shown->hosts[i];
+                all.entries[all.ranks++] = &shown->entries[i];
+            }
+        }
+        if (!known) {
+            compare(&all, before, shown->error_ns);
+        }
+    }
+    free(all.entries);
+    free(all.hosts);
+    free(all.came_ns);
+}
