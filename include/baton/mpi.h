@@ -63,14 +63,14 @@ extern "C" {
    rank.
 
    When a process ends, the ranks on its host notice that at once, and so do
-   ranks on other hosts that exchange messages with it, unless their connection
-   was reset. These ranks tell all others. A rank that others wait for is also
-   lost if it has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0: never),
-   because it is stopped (perhaps by a debugger), or its host can't be reached.
-   In each group of several ranks a thread of each rank answers on a TCP port,
-   also in manual mode; the thread calls neither MPI nor the application. So a
-   rank that computes, or is in a long call node, is not lost. A rank that was
-   stopped for too long finds that the others have lost it.
+   ranks on other hosts that exchange messages with it. These ranks tell all
+   others. A rank that others wait for is also lost if it has not answered them
+   for BATON_PEER_TIMEOUT_MS (30000; 0: never), because it is stopped (perhaps
+   by a debugger), or its host can't be reached. In each group of several ranks
+   a thread of each rank answers on a TCP port, also in manual mode; the thread
+   calls neither MPI nor the application. So a rank that computes, or is in a
+   long call node, is not lost. A rank that was stopped for too long finds that
+   the others have lost it.
 
    A firewall may refuse, drop or reset connections at any time. If no
    connection can be made, a rank is asked over MPI, too, and answers when its
@@ -78,9 +78,8 @@ extern "C" {
    that have been connected learn at once when one of them ends, even if a
    firewall has reset their connection. Of two ranks that could never connect,
    one is lost to the other if its host refuses connections and it does not
-   answer over MPI for 2 s: its process has probably ended. Ranks of other
-   hosts are never lost if none of them could be reached when the
-   group was created.
+   answer over MPI for 2 s: its process has probably ended. Ranks of other hosts
+   are never lost if none of them could be reached when the group was created.
 
    A rank out of reach may live, and go on with others on its side of a broken
    network. So baton_group_shrink and on_loss let only one of two sides go on:

@@ -1495,6 +1495,13 @@ TEST(test_mpi_far_doubts_until_the_peer_replies)
     }
     assert_int_equal(seen[0].arrivals, MANY);
     assert_int_equal(seen[1].arrivals, MANY + 1);
+    /* A reply for which there was no free slot is sent later. */
+    peer_of(0, 1)->lived_ns = 0;
+    peer_of(1, 0)->reply_due = rank_of(1)->net.credits_due = true;
+    assert_true(arm(1));
+    settle(0);
+    assert_true(peer_of(0, 1)->lived_ns > 0);
+    assert_false(peer_of(1, 0)->reply_due);
     link_of(0, 1)->state = link_of(1, 0)->state = BATON__LINK_OPEN;
 }
 

@@ -292,6 +292,8 @@ typedef struct baton__peer {
     /* A time at which the peer's process still ran, as DOUBT or LIVES from the
        peer has shown; 0: none has come. */
     uint64_t lived_ns;
+    /* There was no free slot for LIVES, so it is sent with the next credits. */
+    bool reply_due;
     /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
        `net` for the peer's bodies: data that follows a packet (packet.h). */
     baton__net_buffer_t *kept;
@@ -547,7 +549,7 @@ bool baton__net_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
 /* Sends a packet with the new credits to each peer for which
-   baton__net_owes_credits returns true. */
+   baton__net_owes_credits returns true, and replies that are due. */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
 /* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has

@@ -397,8 +397,12 @@ void baton__net_report_credits(baton__mpi_t *mpi)
     mpi->net.credits_due = false;
     for (int i = 0; i < mpi->size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
-        if (baton__net_owes_credits(mpi, peer) &&
-            !baton__net_push(mpi, peer, &packet, NULL, 0)) {
+        if (peer->reply_due) {
+            peer->reply_due =
+                !baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
+            mpi->net.credits_due |= peer->reply_due;
+        } else if (baton__net_owes_credits(mpi, peer) &&
+                   !baton__net_push(mpi, peer, &packet, NULL, 0)) {
             mpi->net.credits_due = true; /* no slot was free */
         }
     }

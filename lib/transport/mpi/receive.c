@@ -151,7 +151,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         break;
     case BATON__PACKET_DOUBT:
         peer->lived_ns = baton__clock_ns();
-        return baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
+        peer->reply_due = !baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
+        mpi->net.credits_due |= peer->reply_due;
+        break;
     case BATON__PACKET_LIVES:
     case BATON__PACKET_CREDIT:
         if (packet->kind == BATON__PACKET_LIVES) {
