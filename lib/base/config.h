@@ -2,8 +2,6 @@
 #pragma once
 
 #include <baton/memory.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #define BATON__CONFIG_PREFIX "BATON_"
 /* The library ignores variables with this prefix. */

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <locale.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 
 #include <baton/build.h>
 #include <stdarg.h>
-#include <stddef.h>
 
 /* The longest error or log message, with its final zero. */
 #define BATON__MESSAGE_BYTES 1024

@@ -4,11 +4,9 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "ops/select.h"
 
 #include <assert.h>
-#include <baton/engine.h>
 #include <stdatomic.h>
 #include <string.h>
 

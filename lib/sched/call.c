@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "sched/schedule.h"
 
-#include <stdarg.h>
-
 /* Returns the call's schedule; NULL, with this thread's error set, if `call` is
    NULL. */
 static const baton_schedule_t *call_schedule_of(const baton_call_t *call,

@@ -2,7 +2,6 @@
    alone while the other ranks sleep in a barrier; then all ranks measure
    together. */
 #include "bench/bench.h"
-#include <baton/coll.h>
 #include <baton/engine.h>
 #include <baton/inproc.h>
 #include <malloc.h>

@@ -5,9 +5,6 @@
 
 #include "common/measure.h"
 #include <baton/baton.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 typedef struct harness {
     int rank;

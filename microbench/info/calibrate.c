@@ -7,7 +7,6 @@
 #include <baton/mpi.h>
 #include <baton/tuning.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

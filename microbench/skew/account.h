@@ -20,8 +20,6 @@
 
 #include "common/splitmix.h"
 #include <baton/baton.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 /* ---- contributions ------------------------------------------------------ */
 

@@ -6,7 +6,6 @@
 #include "common/cli.h"
 #include "common/harness.h"
 #include "common/table.h"
-#include <baton/baton.h>
 
 /* The systems to compare. Those of Baton are the modes of a partial
    all-reduce. */

@@ -5,7 +5,6 @@
 #include "base/thread.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 

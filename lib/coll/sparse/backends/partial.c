@@ -26,7 +26,6 @@
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
 
-#include <baton/partial.h>
 #include <string.h>
 
 typedef struct sparse_partial {
