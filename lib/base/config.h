@@ -102,14 +102,9 @@
     TEXT(SEED, "", "Seed of randomised tests and benchmarks")
 
 typedef enum baton__config_id {
-#define BATON__CONFIG_NUMBER(id, def, min, max, unit, text) BATON__CONFIG_##id,
-#define BATON__CONFIG_TEXT(id, def, text)                   BATON__CONFIG_##id,
-#define BATON__CONFIG_WORD(id, def, words, text)            BATON__CONFIG_##id,
-    BATON__CONFIG_LIST(BATON__CONFIG_NUMBER, BATON__CONFIG_TEXT,
-                       BATON__CONFIG_WORD)
-#undef BATON__CONFIG_NUMBER
-#undef BATON__CONFIG_TEXT
-#undef BATON__CONFIG_WORD
+#define BATON__CONFIG_ID(id, ...) BATON__CONFIG_##id,
+    BATON__CONFIG_LIST(BATON__CONFIG_ID, BATON__CONFIG_ID, BATON__CONFIG_ID)
+#undef BATON__CONFIG_ID
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 

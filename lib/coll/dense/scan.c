@@ -43,8 +43,8 @@ static bool scan_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     if (args == NULL ||
-        baton__check_reduction(schedule, builder, args->op, args->dtype,
-                               args->source, args->target, &in_place) == 0) {
+        !baton__check_reduction(schedule, builder, args->op, args->dtype,
+                                args->source, args->target, &in_place)) {
         return false;
     }
     *out = (scan_t){
