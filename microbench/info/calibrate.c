@@ -181,7 +181,6 @@ static bool write_costs(const harness_t *harness, const char *path,
 
 static void show_progress(void *arg, double part)
 {
-    (void)arg;
     (void)progress_show(part, "measuring algorithms");
 }
 
