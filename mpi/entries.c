@@ -112,7 +112,6 @@ static void entries_proceed(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 static void entries_on_end(void *arg, uint64_t epoch, baton_status_t status)
 {
     baton__mpi_entry_t *entry = arg;
-    (void)epoch;
     baton__mpi_op_t *op = entry->running;
     assert(op != NULL); /* every epoch belongs to one operation */
     entries_proceed(entry, take_next(entry));

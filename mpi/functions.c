@@ -47,7 +47,6 @@ static void functions_reduce(void *arg, void *target, const void *left,
     bool copies = target == left && !swaps;
     char copy[PART];
     size_t most = copies ? PART / f->op.element_bytes : INT_MAX;
-    (void)dtype;
     for (size_t i = 0, some; i < count; i += some) {
         some = count - i < most ? count - i : most;
         size_t at = i * f->op.element_bytes;

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <baton/memory.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #define BATON__CONFIG_PREFIX "BATON_"
 /* The library ignores variables with this prefix. */
@@ -104,14 +102,9 @@
     TEXT(SEED, "", "Seed of randomised tests and benchmarks")
 
 typedef enum baton__config_id {
-#define BATON__CONFIG_NUMBER(id, def, min, max, unit, text) BATON__CONFIG_##id,
-#define BATON__CONFIG_TEXT(id, def, text)                   BATON__CONFIG_##id,
-#define BATON__CONFIG_WORD(id, def, words, text)            BATON__CONFIG_##id,
-    BATON__CONFIG_LIST(BATON__CONFIG_NUMBER, BATON__CONFIG_TEXT,
-                       BATON__CONFIG_WORD)
-#undef BATON__CONFIG_NUMBER
-#undef BATON__CONFIG_TEXT
-#undef BATON__CONFIG_WORD
+#define BATON__CONFIG_ID(id, ...) BATON__CONFIG_##id,
+    BATON__CONFIG_LIST(BATON__CONFIG_ID, BATON__CONFIG_ID, BATON__CONFIG_ID)
+#undef BATON__CONFIG_ID
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 

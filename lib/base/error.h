@@ -3,8 +3,6 @@
 
 #include "base/text.h"
 
-#include <stdbool.h>
-
 /* Sets this thread's error message, logs it at level info, and returns
    `status`. Called where a failure is detected. For BATON_OK it does nothing,
    so a caller that adds context to an earlier error need not check whether

@@ -1,14 +1,34 @@
-/* Converts f16 and bf16 to and from f32, with integer arithmetic and selects
-   only, so that loops over elements vectorise. Rounding is to nearest even.
-   Every NaN becomes the one canonical NaN, so that a result does not depend on
-   which instructions converted it. */
+/* Elements as integers. f16 and bf16 are converted to and from f32 with integer
+   arithmetic and selects only, so that loops over elements vectorise. Rounding
+   is to nearest even. Every NaN becomes the one canonical NaN, so that a result
+   does not depend on which instructions converted it. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #define BATON__F16_NAN  0x7e00u
 #define BATON__BF16_NAN 0x7fc0u
+
+/* The lowest `size` bytes of a word: they begin here in its memory. */
+#define BATON__LOW_BYTES(word, size)                                           \
+    ((char *)&(word) +                                                         \
+     (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : sizeof(word) - (size)))
+
+/* Returns the bits of an element of at most 8 bytes. */
+static inline uint64_t baton__bits_at(const void *at, size_t size)
+{
+    uint64_t bits = 0;
+    memcpy(BATON__LOW_BYTES(bits, size), at, size);
+    return bits;
+}
+
+/* Writes an element of at most 8 bytes that has these bits. */
+static inline void baton__put_bits(void *at, uint64_t bits, size_t size)
+{
+    memcpy(at, BATON__LOW_BYTES(bits, size), size);
+}
 
 static inline float baton__f32_of_bits(uint32_t bits)
 {

@@ -48,10 +48,7 @@ void baton__log(baton_log_level_t level, const char *format, ...)
     int saved_errno = errno;
     char message[BATON__MESSAGE_BYTES] = "";
     baton__text_t text = {message, sizeof message, 0};
-    va_list values;
-    va_start(values, format);
-    baton__text_add_list(&text, format, values);
-    va_end(values);
+    BATON__TEXT_ADD_ARGUMENTS(&text, format);
     if (log_handler != NULL) {
         log_handler(log_arg, level, message);
     } else {

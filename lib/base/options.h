@@ -3,7 +3,6 @@
 #pragma once
 
 #include <baton/types.h>
-#include <stddef.h>
 
 /* The largest size of a struct. A larger value shows that the struct was not
    initialised. */

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <locale.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,10 +108,7 @@ const char *baton__time_text(uint64_t ns)
 
 void baton__text_add(baton__text_t *text, const char *format, ...)
 {
-    va_list values;
-    va_start(values, format);
-    baton__text_add_list(text, format, values);
-    va_end(values);
+    BATON__TEXT_ADD_ARGUMENTS(text, format);
 }
 
 const char *baton__read_number(const char *text, double *out)

@@ -3,7 +3,6 @@
 
 #include <baton/build.h>
 #include <stdarg.h>
-#include <stddef.h>
 
 /* The longest error or log message, with its final zero. */
 #define BATON__MESSAGE_BYTES 1024
@@ -32,6 +31,16 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
     BATON_PRINTF(2, 3);
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values) BATON_PRINTF(2, 0);
+
+/* Adds the arguments of the function that contains this, whose last parameters
+   are `format, ...`. */
+#define BATON__TEXT_ADD_ARGUMENTS(text, format)                                \
+    do {                                                                       \
+        va_list arguments;                                                     \
+        va_start(arguments, format);                                           \
+        baton__text_add_list(text, format, arguments);                         \
+        va_end(arguments);                                                     \
+    } while (0)
 
 /* Returns a time as text, "2.5 s" or "30 ms". The text is valid until this
    thread's next call. */

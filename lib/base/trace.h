@@ -5,7 +5,6 @@
 
 #include <baton/trace.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
 typedef struct baton__trace baton__trace_t;
 

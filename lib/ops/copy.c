@@ -17,7 +17,6 @@
 #include "base/clock.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
 #if defined(__SSE2__)

@@ -6,8 +6,6 @@
 #include "base/half.h"
 #include "ops/bits.h"
 
-#include <string.h>
-
 enum {
     INDEX_BYTES = sizeof(uint32_t),
     /* A loop prefetches the element of the entry AHEAD entries further on. */

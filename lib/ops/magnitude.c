@@ -4,7 +4,6 @@
 #include "ops/select.h"
 
 #include <math.h>
-#include <string.h>
 
 bool baton_select_supports(baton_dtype_t dtype)
 {

@@ -3,12 +3,11 @@
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "ops/select.h"
 
 #include <assert.h>
-#include <baton/engine.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -158,23 +157,13 @@ static const uint64_t identities[BATON_DTYPE_COUNT][BATON__OP_COUNT] = {
                0xfff0000000000000),
 };
 
-/* Writes the neutral element of a scalar type, in this processor's byte
-   order. */
+/* Writes the neutral element of a scalar type. */
 static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
 {
     bool all = kind == BATON__OP_BAND && dtype != BATON_BOOL;
     bool one = kind == BATON__OP_BAND || kind == BATON__OP_LAND;
     uint64_t bits = all ? UINT64_MAX : one ? 1 : identities[dtype][kind];
-    size_t size = baton_dtype_size(dtype);
-    uint8_t bits8 = (uint8_t)bits;
-    uint16_t bits16 = (uint16_t)bits;
-    uint32_t bits32 = (uint32_t)bits;
-    memcpy(at,
-           size == 1   ? (const void *)&bits8
-           : size == 2 ? (const void *)&bits16
-           : size == 4 ? (const void *)&bits32
-                       : (const void *)&bits,
-           size);
+    baton__put_bits(at, bits, baton_dtype_size(dtype));
 }
 
 /* The element type of the two parts of a complex number, or of the value of a
@@ -225,18 +214,19 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
 
 /* Defines the two functions of an operation. Both ignore `arg`, so callers may
    pass any value. */
-#define OP_FUNCTIONS(KIND, op)                                                 \
+#define OP_FUNCTIONS(NAME, op)                                                 \
     static void reduce_##op(void *arg, void *target, const void *left,         \
                             const void *right, size_t count,                   \
                             baton_dtype_t dtype)                               \
     {                                                                          \
         assert(baton_op_takes(&baton_op_##op, dtype));                         \
-        baton__kernels()->reduce[KIND][dtype](target, left, right, count);     \
+        baton__kernels()->reduce[BATON__OP_##NAME][dtype](target, left, right, \
+                                                          count);              \
     }                                                                          \
     static void identity_##op(void *arg, void *target, size_t count,           \
                               baton_dtype_t dtype)                             \
     {                                                                          \
-        fill_identity(KIND, target, count, dtype);                             \
+        fill_identity(BATON__OP_##NAME, target, count, dtype);                 \
     }
 #define OP(op, types)                                                          \
     {                                                                          \
@@ -244,18 +234,7 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
         .commutative = true, .dtypes = (types)                                 \
     }
 
-OP_FUNCTIONS(BATON__OP_SUM, sum)
-OP_FUNCTIONS(BATON__OP_PROD, prod)
-OP_FUNCTIONS(BATON__OP_MIN, min)
-OP_FUNCTIONS(BATON__OP_MAX, max)
-OP_FUNCTIONS(BATON__OP_BAND, band)
-OP_FUNCTIONS(BATON__OP_BOR, bor)
-OP_FUNCTIONS(BATON__OP_BXOR, bxor)
-OP_FUNCTIONS(BATON__OP_LAND, land)
-OP_FUNCTIONS(BATON__OP_LOR, lor)
-OP_FUNCTIONS(BATON__OP_LXOR, lxor)
-OP_FUNCTIONS(BATON__OP_MINLOC, minloc)
-OP_FUNCTIONS(BATON__OP_MAXLOC, maxloc)
+BATON_OP_LIST(OP_FUNCTIONS)
 
 /* The operations. Each operation has the types for which there is a kernel. */
 const baton_op_t baton_op_sum = OP(sum, INTEGERS | FLOATS | COMPLEX);

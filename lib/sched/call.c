@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "sched/schedule.h"
 
-#include <stdarg.h>
-
 /* Returns the call's schedule; NULL, with this thread's error set, if `call` is
    NULL. */
 static const baton_schedule_t *call_schedule_of(const baton_call_t *call,
@@ -26,10 +24,7 @@ baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
     if (call_schedule_of(call, __func__) == NULL) {
         return BATON_ERR_INVALID;
     }
-    va_list values;
-    va_start(values, format);
-    baton__text_add_list(&text, format, values);
-    va_end(values);
+    BATON__TEXT_ADD_ARGUMENTS(&text, format);
     call->explained = true;
     return baton__error(status, "%s", text.data);
 }
@@ -68,10 +63,7 @@ static baton_status_t wrong(const baton_call_t *call, const char *format, ...)
 {
     const baton_schedule_t *schedule = call->owner;
     baton__text_t text = BATON__TEXT(128);
-    va_list values;
-    va_start(values, format);
-    baton__text_add_list(&text, format, values);
-    va_end(values);
+    BATON__TEXT_ADD_ARGUMENTS(&text, format);
     return baton__error(BATON_ERR_INVALID, "\"%s\" epoch %llu, %s: %s",
                         schedule->name, (unsigned long long)schedule->run.epoch,
                         baton__node_name(schedule, call->node), text.data);

@@ -515,8 +515,6 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     if (memory != NULL) {
         (void)plan_lay_out(schedule, memory, edges);
         memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
-    }
-    if (memory != NULL) {
         baton__loans_enter(schedule, order);
         find_used(schedule);
     }

@@ -35,10 +35,7 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
         return;
     }
     baton__text_t text = {term, sizeof term - 2, 0};
-    va_list args;
-    va_start(args, format);
-    baton__text_add_list(&text, format, args);
-    va_end(args);
+    BATON__TEXT_ADD_ARGUMENTS(&text, format);
     memcpy(term + text.used, ", ", 3);
     add_hash(schedule, term);
     size_t used = schedule->terms == NULL ? 0 : strlen(schedule->terms);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <baton/sim.h>
-#include <stdint.h>
 
 /* The largest number of ranks: small enough that a dozen objects for each rank
    can be counted in 32 bits. */

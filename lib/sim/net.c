@@ -4,7 +4,6 @@
 #include "base/alloc.h"
 #include "sim/model.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* ---- stepping and completions ------------------------------------------- */

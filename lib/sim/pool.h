@@ -4,8 +4,6 @@
 
 #include <assert.h>
 #include <baton/transport.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /* Stands for no item, or for no index. */
 #define BATON__SIM_NONE UINT32_MAX

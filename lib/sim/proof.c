@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/random.h"
 
-#include <baton/build.h>
 #include <baton/proof.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <baton/baton.h>
-#include <stddef.h>
 
 enum { BATON__SIM_GRAPH_NAME = 64 };
 

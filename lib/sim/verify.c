@@ -21,7 +21,6 @@
 #include "sim/sim.h"
 #include "sim/simulate_graphs.h"
 
-#include <baton/engine.h>
 #include <stdio.h>
 #include <string.h>
 

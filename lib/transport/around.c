@@ -1,12 +1,24 @@
 #include "transport/around.h"
 
+/* Returns the number of a rank of the outer transport in the inner one. */
+static int inner_rank(const baton__around_t *self, int rank)
+{
+    return self->inner_ranks != NULL ? self->inner_ranks[rank] : rank;
+}
+
 /* The functions that are passed on: return type, how the result is returned,
    name, parameters, and the arguments for the inner function. */
 #define FUNCTIONS(X)                                                           \
+    X(baton_status_t, return, reserve,                                         \
+      (void *endpoint, int peer, int64_t sends, int64_t receives),             \
+      (self->endpoint, inner_rank(self, peer), sends, receives))               \
     X(baton_status_t, return, notify,                                          \
       (void *endpoint, int peer, const baton_header_t *header,                 \
        const void *data, size_t bytes),                                        \
-      (self->endpoint, peer, header, data, bytes))                             \
+      (self->endpoint, inner_rank(self, peer), header, data, bytes))           \
+    X(bool, return, withdraw_receive,                                          \
+      (void *endpoint, baton_token_t token, int peer),                         \
+      (self->endpoint, token, inner_rank(self, peer)))                         \
     X(bool, return, withdraw, (void *endpoint, baton_token_t token),           \
       (self->endpoint, token))                                                 \
     X(int, return, descriptor, (void *endpoint, int k), (self->endpoint, k))   \
@@ -23,16 +35,17 @@
     X(bool, return, is_copying, (const void *endpoint), (self->endpoint))      \
     X(void, (void), flush, (void *endpoint), (self->endpoint))                 \
     X(int, return, host_of, (const void *endpoint, int rank),                  \
-      (self->endpoint, rank))                                                  \
+      (self->endpoint, inner_rank(self, rank)))                                \
     X(void, (void), lose,                                                      \
       (void *endpoint, int peer, baton_status_t status, const char *detail),   \
-      (self->endpoint, peer, status, detail))                                  \
-    X(void, (void), ask, (void *endpoint, int peer), (self->endpoint, peer))   \
+      (self->endpoint, inner_rank(self, peer), status, detail))                \
+    X(void, (void), ask, (void *endpoint, int peer),                           \
+      (self->endpoint, inner_rank(self, peer)))                                \
     X(int, return, process,                                                    \
       (const void *endpoint, int rank, const char **host_out),                 \
-      (self->endpoint, rank, host_out))                                        \
+      (self->endpoint, inner_rank(self, rank), host_out))                      \
     X(void *, return, board, (const void *endpoint, int rank),                 \
-      (self->endpoint, rank))
+      (self->endpoint, inner_rank(self, rank)))
 
 #define PASS(type, how, name, parameters, arguments)                           \
     static type pass_##name parameters                                         \

@@ -8,11 +8,14 @@ typedef struct baton__around {
     baton_transport_t transport;
     const baton_transport_t *inner;
     void *endpoint; /* the inner endpoint */
+    /* By rank of the outer transport: the rank's number in the inner one. NULL:
+       the numbers are the same. */
+    int *inner_ranks;
 } baton__around_t;
 
 /* Returns a copy of the inner table, in which each function that can be passed
-   on unchanged calls that of the inner transport. The outer transport must
-   provide the functions that look at headers or report events: reserve, send,
-   poll, accept, drop, arm and close, and of the optional ones lend,
-   post_receive, withdraw_receive and takes_device. */
+   on unchanged, apart from ranks, calls that of the inner transport. The outer
+   transport must provide the functions that look at headers or report events:
+   send, poll, accept, drop, arm and close, and of the optional ones lend,
+   post_receive and takes_device. */
 baton_transport_t baton__around(const baton_transport_t *inner);

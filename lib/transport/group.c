@@ -9,8 +9,6 @@
 #include "base/thread.h"
 
 #include <assert.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 
 static bool is_alive(const baton_group_t *group, const char *function)

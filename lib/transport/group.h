@@ -9,7 +9,6 @@
 
 #include "transport/device.h"
 
-#include <baton/build.h>
 #include <baton/transport.h>
 
 /* An entry of a hash table. Each table uses one field of the union:

@@ -10,7 +10,6 @@ typedef struct subset {
     baton__around_t around; /* passes calls on to the endpoint of the root */
     uint64_t channel;
     int size;
-    int *root_ranks; /* by rank of the subset: the rank's number in the root */
     /* By rank of the subset, the number of the rank's host in the subset. */
     int *hosts;
     /* By rank of the root: the rank's number in the subset, or -1. */
@@ -72,20 +71,12 @@ static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {
         message->header = marked(self, &message->header);
-        message->peer = self->root_ranks[message->peer];
+        message->peer = self->around.inner_ranks[message->peer];
     }
     return message;
 }
 
 /* ---- functions that call the root's ------------------------------------ */
-
-static baton_status_t subset_reserve(void *endpoint, int peer, int64_t sends,
-                                     int64_t receives)
-{
-    const subset_t *self = endpoint;
-    return self->around.inner->reserve(self->around.endpoint,
-                                       self->root_ranks[peer], sends, receives);
-}
 
 static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
                                   const baton_header_t *header,
@@ -94,7 +85,8 @@ static baton_status_t subset_send(void *endpoint, baton_token_t token, int peer,
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
     return self->around.inner->send(self->around.endpoint, token,
-                                    self->root_ranks[peer], &own, data, bytes);
+                                    self->around.inner_ranks[peer], &own, data,
+                                    bytes);
 }
 
 static baton_status_t subset_notify(void *endpoint, int peer,
@@ -103,8 +95,9 @@ static baton_status_t subset_notify(void *endpoint, int peer,
 {
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
-    return self->around.inner->notify(
-        self->around.endpoint, self->root_ranks[peer], &own, data, bytes);
+    return self->around.inner->notify(self->around.endpoint,
+                                      self->around.inner_ranks[peer], &own,
+                                      data, bytes);
 }
 
 static baton_status_t subset_accept(void *endpoint, baton_message_t *message,
@@ -137,44 +130,8 @@ static bool subset_post_receive(void *endpoint, baton_token_t token, int peer,
     const subset_t *self = endpoint;
     const baton_header_t own = marked(self, header);
     return self->around.inner->post_receive(self->around.endpoint, token,
-                                            self->root_ranks[peer], &own,
-                                            target, bytes);
-}
-
-static bool subset_withdraw_receive(void *endpoint, baton_token_t token,
-                                    int peer)
-{
-    const subset_t *self = endpoint;
-    return self->around.inner->withdraw_receive(self->around.endpoint, token,
-                                                self->root_ranks[peer]);
-}
-
-static void subset_inner_lose(void *endpoint, int peer, baton_status_t status,
-                              const char *detail)
-{
-    const subset_t *self = endpoint;
-    self->around.inner->lose(self->around.endpoint, self->root_ranks[peer],
-                             status, detail);
-}
-
-static void subset_ask(void *endpoint, int peer)
-{
-    const subset_t *self = endpoint;
-    self->around.inner->ask(self->around.endpoint, self->root_ranks[peer]);
-}
-
-static int subset_process(const void *endpoint, int rank, const char **host_out)
-{
-    const subset_t *self = endpoint;
-    return self->around.inner->process(self->around.endpoint,
-                                       self->root_ranks[rank], host_out);
-}
-
-static void *subset_board(const void *endpoint, int rank)
-{
-    const subset_t *self = endpoint;
-    return self->around.inner->board(self->around.endpoint,
-                                     self->root_ranks[rank]);
+                                            self->around.inner_ranks[peer],
+                                            &own, target, bytes);
 }
 
 static int subset_host_of(const void *endpoint, int rank)
@@ -188,7 +145,7 @@ static int subset_host_of(const void *endpoint, int rank)
 int baton__subset_root_rank(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
-    return self->root_ranks[rank];
+    return self->around.inner_ranks[rank];
 }
 
 int baton__subset_rank(const void *endpoint, int root_rank)
@@ -200,7 +157,7 @@ int baton__subset_rank(const void *endpoint, int root_rank)
 static void subset_close(void *endpoint)
 {
     subset_t *self = endpoint;
-    baton__free(self->root_ranks);
+    baton__free(self->around.inner_ranks);
     baton__free(self->hosts);
     baton__free(self->ranks);
     baton__free(self);
@@ -211,22 +168,15 @@ static void subset_close(void *endpoint)
 static baton_transport_t subset_table_around(const baton_transport_t *inner)
 {
     baton_transport_t table = baton__around(inner);
-    table.reserve = subset_reserve;
     table.send = subset_send;
     table.notify = subset_notify;
     table.accept = subset_accept;
     table.drop = subset_drop;
     table.close = subset_close;
     table.lend = inner->lend != NULL ? subset_lend : NULL;
-    if (inner->post_receive != NULL) {
-        table.post_receive = subset_post_receive;
-        table.withdraw_receive = subset_withdraw_receive;
-    }
+    table.post_receive =
+        inner->post_receive != NULL ? subset_post_receive : NULL;
     table.host_of = subset_host_of;
-    table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
-    table.ask = inner->ask != NULL ? subset_ask : NULL;
-    table.process = inner->process != NULL ? subset_process : NULL;
-    table.board = inner->board != NULL ? subset_board : NULL;
     /* The engine calls flush and is_copying of the root, which serve its
        subsets, too. */
     table.flush = NULL;
@@ -239,7 +189,7 @@ static baton_transport_t subset_table_around(const baton_transport_t *inner)
 /* Numbers the hosts that the subset's ranks are on. */
 static void find_hosts(subset_t *self, const baton_group_t *root)
 {
-    const int *ranks = self->root_ranks;
+    const int *ranks = self->around.inner_ranks;
     int *hosts = self->hosts;
     for (int i = 0; i < self->size; i++) {
         int host = baton__group_host(root, ranks[i]);
@@ -266,10 +216,10 @@ baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
                               .endpoint = root->endpoint},
                    .channel = channel,
                    .size = size};
-    self->root_ranks = baton__alloc((size_t)size, sizeof *self->root_ranks);
+    self->around.inner_ranks = baton__alloc((size_t)size, sizeof(int));
     self->hosts = baton__alloc((size_t)size, sizeof *self->hosts);
     self->ranks = baton__alloc((size_t)root->size, sizeof *self->ranks);
-    if (self->root_ranks == NULL || self->hosts == NULL ||
+    if (self->around.inner_ranks == NULL || self->hosts == NULL ||
         self->ranks == NULL) {
         subset_close(self);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
@@ -280,7 +230,7 @@ baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
     for (int i = 0; i < size; i++) {
         int rank = of == root ? ranks[i]
                               : baton__subset_root_rank(of->endpoint, ranks[i]);
-        self->root_ranks[i] = rank;
+        self->around.inner_ranks[i] = rank;
         self->ranks[rank] = i;
     }
     find_hosts(self, root);

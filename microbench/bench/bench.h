@@ -2,8 +2,7 @@
    table of benchmarks, options.c the table of options. A benchmark describes
    the systems that it compares. turns.c runs them in turns, and prints and
    writes the rows. */
-#ifndef MICROBENCH_BENCH_BENCH_H
-#define MICROBENCH_BENCH_BENCH_H
+#pragma once
 
 #include "common/cli.h"
 #include "common/harness.h"
@@ -321,5 +320,3 @@ bool bench_collective_run(bench_run_t *run);
 bool bench_sparse_run(bench_run_t *run);
 bool bench_engine_run(bench_run_t *run);
 bool bench_kernels_run(bench_run_t *run);
-
-#endif

@@ -155,7 +155,6 @@ static void bench_collective_take(void *arg, size_t place, size_t turn,
 {
     const contest_t *contest = arg;
     const contestant_t *of = &contest->contestants[place];
-    (void)turn;
     us[CALL_US] = time_calls(contest, of);
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();

@@ -2,7 +2,6 @@
    alone while the other ranks sleep in a barrier; then all ranks measure
    together. */
 #include "bench/bench.h"
-#include <baton/coll.h>
 #include <baton/engine.h>
 #include <baton/inproc.h>
 #include <malloc.h>
@@ -79,7 +78,6 @@ static void build_reduces(baton_schedule_t *schedule, size_t count)
 static void build_ring(baton_schedule_t *schedule, size_t count)
 {
     size_t bytes = (size_t)RING_RANKS * RING_CHUNKS * RING_CHUNK_BYTES;
-    (void)count;
     baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
     args.source = args.target =
         baton_view(baton_buffer_scratch(schedule, bytes), 0, bytes);

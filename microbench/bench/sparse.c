@@ -262,7 +262,6 @@ static void bench_sparse_take(void *arg, size_t place, size_t turn,
     contest_t *contest = arg;
     const contestant_t *system = &contest->contestants[place];
     baton_sparse_result_t result = {0};
-    (void)turn;
     if (is_baton(system) && contest->given == NULL) {
         bench_sparse_accumulate(contest,
                                 baton_sparse_accumulator(system->sparse));

@@ -268,7 +268,6 @@ static void bench_system_build(const bench_operation_t *of,
 static baton_status_t tell_end(void *arg, baton_call_t *call)
 {
     bench_end_t *end = arg;
-    (void)call;
     end->us = clock_now_us();
     (void)sem_post(&end->signalled);
     return BATON_OK;

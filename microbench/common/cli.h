@@ -1,8 +1,7 @@
 /* Parses command lines with argp. A table of options has a row for each option,
    which describes it and its value. After help or an error argp ends the
    process. */
-#ifndef MICROBENCH_CLI_H
-#define MICROBENCH_CLI_H
+#pragma once
 
 #include <argp.h>
 #include <stdbool.h>
@@ -150,5 +149,3 @@ uint64_t cli_default_seed(void);
 /* Returns a size in the form that options take: "64", "4K" or "1M". The second
    call after this one overwrites the text. */
 const char *cli_format_bytes(uint64_t bytes);
-
-#endif

@@ -1,13 +1,9 @@
 /* A process that is one rank of a Baton group over MPI_COMM_WORLD. Used by all
    programs that measure. */
-#ifndef MICROBENCH_HARNESS_H
-#define MICROBENCH_HARNESS_H
+#pragma once
 
 #include "common/measure.h"
 #include <baton/baton.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 typedef struct harness {
     int rank;
@@ -67,5 +63,3 @@ void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs);
 
 /* Calls calloc. A failure ends the job. */
 void *harness_alloc(size_t count, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* Clocks, statistics that are robust to outliers, and CPU steal: the processor
    time that a hypervisor took from this virtual machine. */
-#ifndef MICROBENCH_MEASURE_H
-#define MICROBENCH_MEASURE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -44,5 +43,3 @@ steal_t steal_parse(const char *line);
 /* Returns the stolen share of the time between two readings, from 0 to 1.
    Returns 0 if it is unknown. */
 double steal_share(steal_t before, steal_t after);
-
-#endif

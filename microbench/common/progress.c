@@ -20,7 +20,6 @@ static int terminal = STDERR_FILENO;
 
 static void progress_interrupt(int signal)
 {
-    (void)signal;
     interrupted = 1;
 }
 

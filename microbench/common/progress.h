@@ -2,8 +2,7 @@
    process's standard error or, under mpirun, on that of mpirun. After Ctrl-C a
    command ends early and prints the results that it has. Under mpirun only one
    rank shows the line. */
-#ifndef MICROBENCH_PROGRESS_H
-#define MICROBENCH_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -27,5 +26,3 @@ bool progress_interrupted(void);
    set, else the terminal's own number, else 80. Returns 0 if the descriptor is
    no terminal. */
 int terminal_columns(int descriptor);
-
-#endif

@@ -1,7 +1,6 @@
 /* Random gradients, each of which every rank can compute, and checks of sparse
    all-reduces that hold for any algorithm. */
-#ifndef MICROBENCH_SPARSE_CHECK_H
-#define MICROBENCH_SPARSE_CHECK_H
+#pragma once
 
 #include <baton/baton.h>
 
@@ -56,5 +55,3 @@ const char *sparse_check(const baton_sparse_result_t *result, size_t n,
 
 /* Returns a hash of the count, the indices and the bits of the values. */
 uint64_t sparse_hash(const baton_sparse_result_t *result);
-
-#endif

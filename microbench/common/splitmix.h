@@ -1,5 +1,4 @@
-#ifndef MICROBENCH_SPLITMIX_H
-#define MICROBENCH_SPLITMIX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ static inline uint64_t splitmix(uint64_t z)
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
 }
-
-#endif

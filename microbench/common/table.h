@@ -6,8 +6,7 @@
    Files are opened before anything is measured, so that a bad path or a missing
    gnuplot is reported at once and not after minutes. Failures are printed on
    standard error. */
-#ifndef MICROBENCH_TABLE_H
-#define MICROBENCH_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ bool output_close(FILE *file, const char *name);
 /* Prints that an action, which `doing` names, failed for the file; also prints
    the error's text if `error` is not 0. Returns false. */
 bool output_fail(const char *doing, const char *name, int error);
-
-#endif

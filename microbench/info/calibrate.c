@@ -7,7 +7,6 @@
 #include <baton/mpi.h>
 #include <baton/tuning.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,7 +181,6 @@ static bool write_costs(const harness_t *harness, const char *path,
 
 static void show_progress(void *arg, double part)
 {
-    (void)arg;
     (void)progress_show(part, "measuring algorithms");
 }
 

@@ -1,10 +1,7 @@
 /* Measures what messages and reductions cost here; see baton/tuning.h. */
-#ifndef MICROBENCH_INFO_CALIBRATE_H
-#define MICROBENCH_INFO_CALIBRATE_H
+#pragma once
 
 /* Measures the costs. Rank 0 prints them and writes the file `path`. Collective
    over MPI_COMM_WORLD, with at least two ranks. Returns the process's exit
    status, the same on all ranks. */
 int info_calibrate(const char *path);
-
-#endif

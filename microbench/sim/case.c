@@ -69,7 +69,6 @@ static uint64_t now_messages(void)
 bool sim_case_progress(void *arg)
 {
     char what[128];
-    (void)arg;
     if (!now.epochs) {
         return progress_show((double)now.built / now.of->ranks,
                              "building schedules");

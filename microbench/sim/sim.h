@@ -1,8 +1,7 @@
 /* The declarations that the commands of baton-sim share. main.c has the table
    of commands, options.c the table of options, sweep.c the table of results;
    collective.c, partial.c and sparse.c simulate. */
-#ifndef MICROBENCH_SIM_SIM_H
-#define MICROBENCH_SIM_SIM_H
+#pragma once
 
 #include "common/cli.h"
 #include "common/measure.h"
@@ -235,5 +234,3 @@ struct sim_command {
 /* Runs one simulation for each value of the sweep and each variant, and adds a
    row of the table for each. Returns the exit status. */
 int sim_sweep(const sim_command_t *command, int argc, char **argv);
-
-#endif

@@ -15,13 +15,10 @@
    (skew_account_audit).
 
    All of this happens outside the measured time. */
-#ifndef MICROBENCH_SKEW_ACCOUNT_H
-#define MICROBENCH_SKEW_ACCOUNT_H
+#pragma once
 
 #include "common/splitmix.h"
 #include <baton/baton.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 /* ---- contributions ------------------------------------------------------ */
 
@@ -119,5 +116,3 @@ void skew_account_fail(skew_account_t *account, uint32_t iteration,
    result. */
 uint32_t skew_account_active(const skew_account_t *account,
                              const uint32_t *from, uint32_t iteration);
-
-#endif

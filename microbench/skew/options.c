@@ -1,6 +1,5 @@
 #include "skew/skew.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char doc[] =

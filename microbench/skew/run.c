@@ -13,7 +13,6 @@
 #include <baton/partial.h>
 #include <inttypes.h>
 #include <mpi.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

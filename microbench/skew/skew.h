@@ -1,12 +1,10 @@
 /* Declarations that the parts of baton-skew share. options.c has the command
    line, run.c measures, account.c checks every result, and main.c prints. */
-#ifndef MICROBENCH_SKEW_SKEW_H
-#define MICROBENCH_SKEW_SKEW_H
+#pragma once
 
 #include "common/cli.h"
 #include "common/harness.h"
 #include "common/table.h"
-#include <baton/baton.h>
 
 /* The systems to compare. Those of Baton are the modes of a partial
    all-reduce. */
@@ -78,5 +76,3 @@ typedef struct skew_result {
    0 only. */
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);
-
-#endif

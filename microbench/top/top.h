@@ -1,8 +1,7 @@
 /* baton-top: finds the ranks of a job on this host, and on others if asked,
    reads their counts of lateness (baton/lateness.h), and names the late
    ranks. */
-#ifndef MICROBENCH_TOP_H
-#define MICROBENCH_TOP_H
+#pragma once
 
 #include <baton/lateness.h>
 #include <stdio.h>
@@ -114,5 +113,3 @@ void top_print_quoted(FILE *to, const char *text);
 void top_print_metrics(const top_reading_t *jobs, int count, FILE *to);
 
 void top_print(const top_report_t *report, FILE *to);
-
-#endif

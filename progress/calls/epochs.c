@@ -205,9 +205,7 @@ static void keep_bindings(const baton__task_t *task, uint64_t epoch)
    now on. */
 static void request(baton__task_t *task, uint64_t epoch)
 {
-    if (baton__trace_is_on()) {
-        baton__traced_call(task, BATON_TRACE_START, epoch, 0, -1);
-    }
+    BATON__TRACED(call, task, BATON_TRACE_START, epoch, 0, -1);
     atomic_store_explicit(&task->unreported, BATON_OK, memory_order_relaxed);
     /* Both stores pair with the load in baton__task_requested(), task.h. The
        first is sequentially consistent because the driver may get no mail: see
@@ -550,10 +548,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     if (epochs_has_ended(&awaited)) {
         status = baton__epoch_unreported(task);
         status = status == BATON_OK ? epochs_outcome_of(&awaited) : status;
-        if (baton__trace_is_on()) {
-            baton__traced_call(task, BATON_TRACE_WAIT, awaited.epoch, 0,
-                               status);
-        }
+        BATON__TRACED(call, task, BATON_TRACE_WAIT, awaited.epoch, 0, status);
         return status;
     }
     if (baton__engine_is_inside(engine)) {
@@ -574,10 +569,8 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     status = status == BATON_OK            ? epochs_outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
-    if (baton__trace_is_on()) {
-        baton__traced_call(task, BATON_TRACE_WAIT, awaited.epoch, began_ns,
-                           status);
-    }
+    BATON__TRACED(call, task, BATON_TRACE_WAIT, awaited.epoch, began_ns,
+                  status);
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
        may be freed. */
     atomic_fetch_sub_explicit(&task->waiters, 1, memory_order_release);

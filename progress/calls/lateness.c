@@ -1,7 +1,6 @@
 /* Reads the counts of lateness of a host's ranks, for the application and for
    other processes; see baton/lateness.h. */
 #include "progress/calls/calls.h"
-#include "progress/epoch/arrivals.h"
 
 #include "base/alloc.h"
 #include "base/descriptor.h"
@@ -10,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -9,7 +9,6 @@
 #include "progress/calls/calls.h"
 
 #include <baton/memory.h>
-#include <baton/transport.h>
 
 /* Takes ordinary memory if the transport has no shared memory to give. */
 static bool progress_memory_allocate(const baton_group_t *group, size_t bytes,

@@ -17,7 +17,6 @@
 #include "progress/membership/watchdog.h"
 
 #include <baton/engine.h>
-#include <pthread.h>
 
 /* ---- waiting and waking ----------------------------------------------------
 

@@ -84,16 +84,12 @@ static baton__wakeup_t drain_set(baton__event_loop_t *loop)
 static void on_gate(evutil_socket_t fd, short what, void *arg)
 {
     baton__event_loop_t *loop = arg;
-    (void)fd;
-    (void)what;
     loop->wakeup = drain_set(loop);
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
     uint64_t count;
-    (void)what;
-    (void)arg;
     (void)!read(fd, &count, sizeof count);
 }
 

@@ -44,7 +44,6 @@
 #include "base/clock.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 
 /* The longest yield in which no other thread ran. */
 enum { BATON__ALONE_NS = 1500 };

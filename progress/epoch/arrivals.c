@@ -19,7 +19,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "sched/schedule.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

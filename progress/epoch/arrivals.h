@@ -3,7 +3,6 @@
    what is counted. arrivals.c describes the method. */
 #pragma once
 
-#include "progress/state/board.h"
 #include "progress/state/stepper.h"
 
 /* The state by which this rank times the epochs of one schedule. The driver

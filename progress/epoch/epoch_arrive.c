@@ -106,13 +106,11 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
         task->unlent = 0;
         baton__run_enter(&schedule->run, node, BATON__NODE_COMPLETED);
     } else if (event->status == BATON_OK) {
-        if (baton__trace_is_on()) {
-            baton__traced_message(
-                schedule,
-                event->kind == BATON_EVENT_SENT ? BATON_TRACE_SENT
-                                                : BATON_TRACE_RECEIVED,
-                node, baton__run_bytes(&schedule->run, &schedule->ops[node]));
-        }
+        BATON__TRACED(message, schedule,
+                      event->kind == BATON_EVENT_SENT ? BATON_TRACE_SENT
+                                                      : BATON_TRACE_RECEIVED,
+                      node,
+                      baton__run_bytes(&schedule->run, &schedule->ops[node]));
         baton__run_complete(&schedule->run, node);
     } else if (event->status == BATON_ERR_CANCELLED &&
                event->kind == BATON_EVENT_RECEIVED) {

@@ -45,9 +45,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
         group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
-        if (baton__trace_is_on()) {
-            baton__traced_message(schedule, BATON_TRACE_RECEIVED, node, 0);
-        }
+        BATON__TRACED(message, schedule, BATON_TRACE_RECEIVED, node, 0);
         baton__run_activate(&schedule->run, node, activation);
         release_if_activated(baton__task_of(schedule));
     } /* otherwise the sender has withdrawn the message */
@@ -111,9 +109,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         }
         baton__run_begin(run);
         atomic_store_explicit(&task->busy, true, memory_order_release);
-        if (baton__trace_is_on()) {
-            baton__traced_epoch(schedule, BATON_TRACE_BEGIN, -1);
-        }
+        BATON__TRACED(epoch, schedule, BATON_TRACE_BEGIN, -1);
         for (uint32_t i = 0; task->unmet > 0; i++) {
             baton__stepper_greet(task, i);
         }

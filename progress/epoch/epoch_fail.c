@@ -7,7 +7,6 @@
 #include "progress/epoch/queues.h"
 #include "progress/state/traced.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 /* ---- fail ---------------------------------------------------------------- */

@@ -84,9 +84,7 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     if (!baton__epoch_has_memory(schedule, node, bytes)) {
         return false;
     }
-    if (baton__trace_is_on()) {
-        baton__traced_message(schedule, BATON_TRACE_SEND, node, bytes);
-    }
+    BATON__TRACED(message, schedule, BATON_TRACE_SEND, node, bytes);
     int result =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
     epoch_issue_add(&task->sent_messages, 1);
@@ -231,9 +229,7 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
         /* The result is always BATON_OK. */
         (void)issue(op, node, context, done, part);
     }
-    if (baton__trace_is_on()) {
-        baton__traced_work(schedule, node, began_ns);
-    }
+    BATON__TRACED(work, schedule, node, began_ns);
     if (done + part < bytes) {
         task->slice_done = done + part;
         run->progress_count++;
@@ -266,9 +262,7 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
     }
     int result =
         issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
-    if (baton__trace_is_on()) {
-        baton__traced_work(schedule, node, began_ns);
-    }
+    BATON__TRACED(work, schedule, node, began_ns);
     if (timed) {
         bool quick = stepper->clock_ns() - began <= QUICK_CALL_NS;
         op->flags = (uint16_t)(quick ? op->flags | BATON__QUICK
@@ -351,18 +345,15 @@ static bool issue_next(baton_schedule_t *schedule,
                    ? baton__queues_issue(schedule, node, context)
                    : compute(schedule, node, context);
     case BATON__CALL:
-        if (!may_call(stepper, op)) {
-            return false;
-        }
-        (void)baton__run_pop(run);
-        return baton__epoch_take_result(schedule, node,
-                                        run_function(schedule, node, context));
     case BATON__ASYNC:
         if (!may_call(stepper, op)) {
             return false;
         }
         (void)baton__run_pop(run);
-        return begin_async(schedule, node, context);
+        return op->kind == BATON__ASYNC
+                   ? begin_async(schedule, node, context)
+                   : baton__epoch_take_result(
+                         schedule, node, run_function(schedule, node, context));
     case BATON__ARMED_RECV: /* an armed receive is never ready */
     case BATON__KIND_COUNT:
         break;
@@ -475,9 +466,7 @@ static void retire(baton_schedule_t *schedule)
     if (schedule->run.early_count > 0) {
         baton__epoch_drop_up_to(schedule, schedule->run.epoch);
     }
-    if (baton__trace_is_on()) {
-        baton__traced_epoch(schedule, BATON_TRACE_END, BATON_OK);
-    }
+    BATON__TRACED(epoch, schedule, BATON_TRACE_END, BATON_OK);
     baton__epoch_publish(schedule, 0, schedule->run.epoch);
     baton__arrivals_end(task);
     baton__epoch_tell_ended(task, 0);

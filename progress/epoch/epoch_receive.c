@@ -135,9 +135,7 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
     }
     switch ((int)status) {
     case BATON_DONE:
-        if (baton__trace_is_on()) {
-            baton__traced_message(schedule, BATON_TRACE_RECEIVED, node, bytes);
-        }
+        BATON__TRACED(message, schedule, BATON_TRACE_RECEIVED, node, bytes);
         baton__run_complete(&schedule->run, node);
         break;
     case BATON_OK:

@@ -9,9 +9,7 @@
 
 void baton__epoch_come(baton_schedule_t *schedule)
 {
-    if (baton__trace_is_on()) {
-        baton__traced_epoch(schedule, BATON_TRACE_COME, -1);
-    }
+    BATON__TRACED(epoch, schedule, BATON_TRACE_COME, -1);
     baton__arrivals_come(baton__task_of(schedule));
     baton__run_started(&schedule->run);
 }

@@ -8,7 +8,6 @@
 #include "progress/epoch/queues.h"
 
 #include "base/error.h"
-#include "ops/op.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/epoch_parts.h"
 

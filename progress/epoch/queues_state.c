@@ -2,8 +2,6 @@
    epoch, so epoch_fail.c and epoch_end.c may call them; see queues.h. */
 #include "progress/epoch/queues.h"
 
-#include "transport/device.h"
-
 void baton__queues_list(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;

@@ -2,7 +2,6 @@
 #include "progress/membership/inquiry.h"
 
 #include "base/alloc.h"
-#include "sched/offload.h"
 
 #include <stdio.h>
 #include <string.h>

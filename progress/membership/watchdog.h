@@ -1,7 +1,6 @@
 /* The watchdog: reports epochs that have made no progress for too long. */
 #pragma once
 
-#include "base/text.h"
 #include "progress/state/stepper.h"
 
 enum { BATON__WATCHDOG_LOOK_MS = 500 }; /* the longest time between two looks */

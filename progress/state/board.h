@@ -17,7 +17,6 @@
 
 #include <assert.h>
 #include <stdatomic.h>
-#include <stddef.h>
 
 enum {
     BATON__BOARD_FORMAT = 2, /* raise this with each change of the layout */

@@ -12,9 +12,6 @@
 #include "progress/state/board.h"
 #include "transport/group.h"
 
-#include <assert.h>
-#include <stdatomic.h>
-
 /* An agreement: all ranks of a group reach the same point, and learn the
    highest number that any of them has; see recovery.c. */
 typedef struct baton__agreement {

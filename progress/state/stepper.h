@@ -4,8 +4,6 @@
 
 #include "progress/state/task.h"
 
-#include <assert.h>
-
 /* A step computes and copies at most about BATON__STEP_BYTES bytes. Of one node
    it computes at most BATON__SLICE_BYTES bytes at once. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };

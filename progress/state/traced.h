@@ -44,8 +44,15 @@ static inline void baton__traced_sleep(uint64_t began_ns)
     }
 }
 
-/* Call the functions below only if baton__trace_is_on(). The first one may be
-   called by any thread. */
+/* Calls baton__traced_<record> below with the other arguments, if
+   baton__trace_is_on(); if not, they are not even computed. Only
+   BATON__TRACED(call, ...) may be used by any thread. */
+#define BATON__TRACED(record, ...)                                             \
+    do {                                                                       \
+        if (baton__trace_is_on()) {                                            \
+            baton__traced_##record(__VA_ARGS__);                               \
+        }                                                                      \
+    } while (0)
 
 /* Records a START, or a WAIT with its status. It began at `began_ns`, a result
    of baton__traced_begin; 0: it began just now. */

@@ -15,8 +15,8 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
         schedule, builder, *given, sizeof *args, "baton_allreduce_args_t");
     bool in_place;
     if (args == NULL ||
-        baton__check_reduction(schedule, builder, args->op, args->dtype,
-                               args->source, args->target, &in_place) == 0) {
+        !baton__check_reduction(schedule, builder, args->op, args->dtype,
+                                args->source, args->target, &in_place)) {
         return false;
     }
     baton__agree_chunk(schedule, args->chunk_bytes);

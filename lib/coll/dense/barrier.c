@@ -2,8 +2,6 @@
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"
 
-#include <baton/tuning.h>
-
 /* Dissemination. After round t a rank knows that the 2^(t+1) - 1 ranks before
    it have begun, so round t's message waits for all the rounds before. A send
    gets an edge from the receives of all these rounds, not from the last one

@@ -1,6 +1,5 @@
 #include "coll/dense/allreduce.h"
 #include "coll/dense/begin.h"
-#include "coll/kit/pattern.h"
 
 /* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The
    parent of an id is the id without its lowest bit; its children are the id

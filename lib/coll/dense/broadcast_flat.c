@@ -1,5 +1,4 @@
 #include "coll/dense/begin.h"
-#include "coll/kit/pattern.h"
 
 /* A tree of one level: nothing is passed on.
 

@@ -2,8 +2,6 @@
 #include "coll/kit/blocks.h"
 #include "coll/kit/check.h"
 
-#include <baton/tuning.h>
-
 /* Prefix reductions by recursive doubling. In step k a rank sends its partial
    sum to rank + 2^k, and reduces it with the one from rank - 2^k, which is the
    left operand. Then it has the partial sum of the 2^(k+1) ranks up to itself:
@@ -45,8 +43,8 @@ static bool scan_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     if (args == NULL ||
-        baton__check_reduction(schedule, builder, args->op, args->dtype,
-                               args->source, args->target, &in_place) == 0) {
+        !baton__check_reduction(schedule, builder, args->op, args->dtype,
+                                args->source, args->target, &in_place)) {
         return false;
     }
     *out = (scan_t){

@@ -2,8 +2,6 @@
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
 
-#include <baton/tuning.h>
-
 /* Scatter and gather along a binomial tree (binomial.c). The root has all
    blocks in its vector. An inner rank has those of its subtree in scratch, its
    own first. A leaf has its own block in the caller's memory:

@@ -5,7 +5,6 @@
 #include "base/thread.h"
 
 #include <assert.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -197,21 +196,19 @@ bool baton__check_alike(baton_schedule_t *schedule, const char *builder,
                   builder, source.bytes, target.bytes);
 }
 
-size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
-                              const baton_op_t *op, baton_dtype_t dtype,
-                              baton_view_t source, baton_view_t target,
-                              bool *in_place_out)
+bool baton__check_reduction(baton_schedule_t *schedule, const char *builder,
+                            const baton_op_t *op, baton_dtype_t dtype,
+                            baton_view_t source, baton_view_t target,
+                            bool *in_place_out)
 {
     size_t element = baton__check_op(schedule, builder, op, dtype);
     *in_place_out = baton__same_place(schedule, source, target);
     return element > 0 &&
-                   baton__check_multiple(schedule, builder, "source",
-                                         source.bytes, element) &&
-                   baton__check_alike(schedule, builder, source, target) &&
-                   baton__check_places(schedule, builder, source, target,
-                                       *in_place_out)
-               ? element
-               : 0;
+           baton__check_multiple(schedule, builder, "source", source.bytes,
+                                 element) &&
+           baton__check_alike(schedule, builder, source, target) &&
+           baton__check_places(schedule, builder, source, target,
+                               *in_place_out);
 }
 
 baton_status_t baton__start_to_wait(baton_schedule_t *schedule)

@@ -60,12 +60,11 @@ void baton__agree_counts(baton_schedule_t *schedule, const char *what,
 void baton__agree_chunk(baton_schedule_t *schedule, size_t chunk_bytes);
 
 /* Checks a reduction of source to target. They must have the same length, and
-   either be the same memory or not overlap. Returns the size of an element; 0
-   after an error. */
-size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
-                              const baton_op_t *op, baton_dtype_t dtype,
-                              baton_view_t source, baton_view_t target,
-                              bool *in_place_out);
+   either be the same memory or not overlap. Returns false after an error. */
+bool baton__check_reduction(baton_schedule_t *schedule, const char *builder,
+                            const baton_op_t *op, baton_dtype_t dtype,
+                            baton_view_t source, baton_view_t target,
+                            bool *in_place_out);
 
 /* Returns true if two views begin at the same place of the same buffer, or at
    the same address. */

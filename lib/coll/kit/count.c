@@ -1,8 +1,9 @@
 /* Small natural numbers in any element type; see count.h. */
 #include "coll/kit/count.h"
 
+#include "base/half.h"
+
 #include <baton/select.h>
-#include <string.h>
 
 uint64_t baton__largest_count(baton_dtype_t dtype)
 {
@@ -14,50 +15,16 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
     return less[dtype] > 0 ? less[dtype] : INT32_MAX;
 }
 
-#define COUNT_OF(type, at)                                                     \
-    do {                                                                       \
-        type value;                                                            \
-        memcpy(&value, (at), sizeof value);                                    \
-        return (uint32_t)value;                                                \
-    } while (0)
-
 uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor)
 {
-    switch (dtype) {
-    case BATON_I8:
-    case BATON_U8:
-        COUNT_OF(uint8_t, at);
-    case BATON_I16:
-    case BATON_U16:
-        COUNT_OF(uint16_t, at);
-    case BATON_I32:
-    case BATON_U32:
-        COUNT_OF(uint32_t, at);
-    case BATON_I64:
-    case BATON_U64:
-        COUNT_OF(uint64_t, at);
-    case BATON_F32:
-    case BATON_F64:
-    case BATON_F16:
-    case BATON_BF16:
-        /* If no rank has contributed, the element is -0. The sum of magnitudes
-           turns it into 0. */
-        return (uint32_t)(baton_elements_measure(dtype, at, 1).sum * factor +
-                          0.5);
-    case BATON_C64: /* reads the real part */
-        return baton__count_of(BATON_F32, at, factor);
-    case BATON_C128:
-        return baton__count_of(BATON_F64, at, factor);
-    /* This type and the types below have no sum, so they hold no count. */
-    case BATON_BOOL:
-    case BATON_I16_I32:
-    case BATON_I32_I32:
-    case BATON_I64_I32:
-    case BATON_F32_I32:
-    case BATON_F64_I32:
-    case BATON_DTYPE_NONE:
-    case BATON_DTYPE_COUNT:
-        break;
-    }
-    return 0;
+    /* A complex number has the count in its real part. */
+    const baton_dtype_t real = dtype == BATON_C64    ? BATON_F32
+                               : dtype == BATON_C128 ? BATON_F64
+                                                     : dtype;
+    /* If no rank has contributed, a float is -0. The sum of magnitudes turns it
+       into 0. */
+    return baton_select_supports(real)
+               ? (uint32_t)(baton_elements_measure(real, at, 1).sum * factor +
+                            0.5)
+               : (uint32_t)baton__bits_at(at, baton_dtype_size(dtype));
 }

@@ -9,11 +9,8 @@ bool baton__refuse(baton__wrong_t *wrong, baton_status_t status,
                    const char *format, ...)
 {
     baton__text_t text = {wrong->text, sizeof wrong->text, 0};
-    va_list values;
     wrong->status = status;
-    va_start(values, format);
-    baton__text_add_list(&text, format, values);
-    va_end(values);
+    BATON__TEXT_ADD_ARGUMENTS(&text, format);
     return false;
 }
 

@@ -24,7 +24,6 @@
 #include "coll/kit/count.h"
 #include "coll/partial/parts.h"
 
-#include <baton/coll.h>
 #include <string.h>
 
 /* ---- the two ends of an epoch ----------------------------------------- */

@@ -77,7 +77,6 @@ static void fence(baton__peer_state_t *state)
 #if defined(__SANITIZE_THREAD__)
     atomic_fetch_add_explicit(&state->armed, 0, memory_order_seq_cst);
 #else
-    (void)state;
     atomic_thread_fence(memory_order_seq_cst);
 #endif
 }

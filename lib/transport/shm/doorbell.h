@@ -16,8 +16,6 @@
 #include <assert.h>
 #include <baton/types.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 

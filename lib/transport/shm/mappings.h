@@ -4,9 +4,6 @@
 
 #include "transport/shm/segments.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-
 typedef struct baton__mapping {
     uint32_t id; /* 0: nothing is mapped here */
     const char *base;

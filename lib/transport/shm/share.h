@@ -5,9 +5,6 @@
 #pragma once
 
 #include <baton/types.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 

@@ -21,7 +21,6 @@
 #include "coll/kit/pattern.h"
 
 #include <baton/partial.h>
-#include <baton/sparse.h>
 #include <math.h>
 
 /* The options and the ranks for which costs are computed, and values derived

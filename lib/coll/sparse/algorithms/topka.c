@@ -15,6 +15,8 @@
    With the residual on a device, the selection is made there, and copied to
    main memory (device_work.h). */
 #include "coll/sparse/algorithms/algorithms.h"
+
+#include "base/half.h"
 #include "coll/sparse/core/device_work.h"
 
 #include <string.h>
@@ -137,12 +139,7 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
     double sum = baton_elements_measure(sparse->dtype, values, count).sum;
     baton_magnitude_t key =
         baton_magnitude_of(sparse->dtype, count > 0 ? sum / (double)count : 0);
-    uint16_t narrow = (uint16_t)key;
-    uint32_t middle = (uint32_t)key;
-    const void *from = sparse->element_bytes == 2   ? (const void *)&narrow
-                       : sparse->element_bytes == 4 ? (const void *)&middle
-                                                    : (const void *)&key;
-    memcpy(mean, from, sparse->element_bytes);
+    baton__put_bits(mean, key, sparse->element_bytes);
     baton_elements_scale(sparse->dtype, mean, 1, sign);
 }
 

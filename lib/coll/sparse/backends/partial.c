@@ -26,7 +26,6 @@
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
 
-#include <baton/partial.h>
 #include <string.h>
 
 typedef struct sparse_partial {
@@ -431,14 +430,14 @@ static void sparse_partial_contribute(baton_sparse_t *sparse,
    at once; the contribute lock keeps the epoch from taking the contribution
    before the gradient is in it. baton__partial_limit lets this thread continue
    the epoch, so it is called without the lock: the epoch can then take the
-   gradient. */
+   gradient. `flush` is false: baton_sparse_flush refuses flushes with
+   options.partial. */
 static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
                                            const void *gradient)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
-    (void)flush; /* baton_sparse_flush refuses flushes with options.partial */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {

@@ -8,7 +8,6 @@
 #include "base/half.h"
 
 #include <math.h>
-#include <string.h>
 
 enum {
     /* Vectors of this size or more do not fit into caches. */

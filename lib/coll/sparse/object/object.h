@@ -11,7 +11,6 @@
 #include "coll/sparse/core/core.h"
 
 #include <assert.h>
-#include <stddef.h>
 
 /* Stages of baton_sparse_shrink. */
 typedef enum baton__sparse_move {

@@ -1,8 +1,6 @@
 /* Options of a set of tensors; see tensors.h. */
 #include "coll/sparse/tensors/tensors.h"
 
-#include "base/error.h"
-
 enum { SMALL_BYTES = 128 * 1024 };
 static const double default_density = 0.001;
 
