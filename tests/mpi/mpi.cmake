@@ -197,9 +197,14 @@ if(BATON_UCX AND BATON_UCX_INCLUDE)
         ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 2 $<TARGET_FILE:mpi_dense>)
     set_tests_properties(mpi_dense.hosts2.store.unreached PROPERTIES
         PASS_REGULAR_EXPRESSION "no connection to it could be made")
-    hosts_entry(hosts_cut.store ${store} CUT_FAULT=reset
-        CUT_MPIRUN=${MPIEXEC_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh
-        $<TARGET_FILE:mpi_cable> 400)
+    foreach(world "reset 400" "cut 201")
+        separate_arguments(world)
+        list(POP_FRONT world fault seed)
+        hosts_entry(hosts_cut.store.${fault} ${store} CUT_FAULT=${fault}
+            CUT_MPIRUN=${MPIEXEC_EXECUTABLE}
+            ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh $<TARGET_FILE:mpi_cable>
+            ${seed})
+    endforeach()
 endif()
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command

@@ -465,6 +465,9 @@ static ucs_status_t configure(ucp_config_t **out)
            for it (packet.h), so UCX need not ask once more. */
         {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
         {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
+        /* Otherwise a connection to a host that can't be reached blocks the
+           driver for minutes. */
+        {"UCX_TCP_CONN_NB", "CONN_NB", "y"},
     };
     ucs_status_t status = ucx.ucp_config_read(NULL, NULL, out);
     for (size_t i = 0;
