@@ -190,8 +190,9 @@ BATON_ELEMENT T combine(T a, T b, double ranks = 1)
 
 /* ---- elements times a factor ------------------------------------------- */
 
-/* Returns the product in double. The caller rounds it to the operand's type. A
-   NaN keeps its sign, and as much of its payload as a conversion does. */
+/* Returns the product in double. The caller rounds it to the operand's type. If
+   `a` is a NaN, or else the factor, that NaN is returned, made quiet, as a CPU
+   does. */
 BATON_ELEMENT double product_of(double a, double factor)
 {
     double product = a * factor;

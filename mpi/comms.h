@@ -10,8 +10,8 @@
    different orders. So the group's name contains the context id by which Open
    MPI itself distinguishes messages of communicators. Open MPI reuses an id
    after a communicator was freed. Either all ranks of the freed communicator
-   had created its group or none had. So groups of the same name pair by their
-   order. */
+   had created its group or none had. So all ranks have made equally many groups
+   of a name, and the k-th on one rank belongs to the k-th on every other. */
 #pragma once
 
 #include "mpi/call.h"

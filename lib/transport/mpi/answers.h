@@ -99,9 +99,10 @@ typedef enum baton__reply {
     BATON__REPLY_DISOWNED /* the peer has lost this rank */
 } baton__reply_t;
 
-/* Takes over a listener and starts the answering thread. Stores this rank's own
-   place, except for the port. BATON_ERR_NO_MEMORY; BATON_ERR_SYSTEM: no thread.
-   Call baton__answers_close after an error, too. */
+/* Takes over a listener and starts the answering thread. Stores this rank's key
+   in its place; the caller stores the port there. BATON_ERR_NO_MEMORY;
+   BATON_ERR_SYSTEM: no thread. Call baton__answers_close after an error, too.
+ */
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size,
                                    const baton__doorbell_t *doorbell);

@@ -101,8 +101,8 @@ static baton_status_t mpi_gather(baton__bootstrap_t *shared,
                         MPI_BYTE, MPI_BOR, self->comm, &self->request));
 }
 
-/* Uses MPI_Comm_idup, which also calls the application's functions that copy
-   attributes. Other functions of MPI that make a communicator do not return
+/* Uses MPI_Comm_idup, although it calls the application's functions that copy
+   attributes: other functions of MPI that make a communicator do not return
    while a rank is missing. */
 static baton_status_t mpi_begin_wire(baton__bootstrap_t *shared,
                                      unsigned char *data)

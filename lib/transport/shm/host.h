@@ -196,9 +196,9 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
                           (size_t)sender];
 }
 
-/* Called when this process loses another one, for any reason. Returns true if
-   that one had lost this process before, for example because this process was
-   stopped: then only the other one may go on. */
+/* Called when this process loses the process `other`, for any reason. Returns
+   true if `other` had lost this process before, for example because this
+   process was stopped: then only `other` may go on. */
 bool baton__host_lose(const baton__host_t *host, int other);
 
 /* True if another process has lost this one. Then what this process has read of
