@@ -399,7 +399,8 @@ SHRINK_TEST(test_shrink_parts_not_before_an_end_is_told)
                    BATON_ERR_TIMEOUT);
     (void)baton_engine_step(ranks[1].engine);
     baton__group_note_end(ranks[1].group, 0);
-    support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
+    support_ok(baton_group_shrink(ranks[1].group, SUPPORT_WAIT_MS,
+                                  &ranks[1].survivors));
 }
 
 TEST(test_shrink_of_a_minority_can_be_asked_for)
@@ -668,7 +669,8 @@ SHRINK_TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
     open_collective(2);
     suspect(1, 0);
     (void)baton_engine_step(ranks[1].engine);
-    support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
+    support_ok(baton_group_shrink(ranks[1].group, SUPPORT_WAIT_MS,
+                                  &ranks[1].survivors));
     for (int turn = 0; turn < 20 && status == BATON_ERR_TIMEOUT; turn++) {
         status = baton_group_shrink(ranks[0].group, 0, &ranks[0].survivors);
         (void)baton_engine_step(ranks[turn % 2].engine);

@@ -506,7 +506,8 @@ TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
 PROGRAM(wait_for_others)
 {
     baton_group_t *group = NULL;
-    CHECK(baton_group_create_store(engine, store, rank, size + 2, "late", 300,
+    /* Within this time the other rank comes. */
+    CHECK(baton_group_create_store(engine, store, rank, size + 2, "late", 2000,
                                    &group) == BATON_ERR_TIMEOUT);
     CHECK_SAYS("for rank 2, 3");
 }
@@ -975,10 +976,10 @@ PROGRAM(grow)
     }
     CHECK(baton_allreduce_now(groups[1], NULL, &one, 1, BATON_F32, BATON_SUM) ==
           BATON_ERR_TRANSPORT);
-    CHECK(baton_group_reconfigure(groups[1], store, 2, "grow", 100,
+    CHECK(baton_group_reconfigure(groups[1], store, 2, "grow", 60000,
                                   &groups[2]) == BATON_ERR_INVALID);
     CHECK_SAYS("size is 2, and 3 ranks live; allowed: 3");
-    CHECK_OK(baton_group_reconfigure(groups[1], store, size - 1, "grow", 100,
+    CHECK_OK(baton_group_reconfigure(groups[1], store, size - 1, "grow", 60000,
                                      &groups[2]));
     CHECK(baton_group_rank(groups[2]) == own % 3 &&
           baton_group_origin(groups[2], own % 3) == own);
@@ -1089,7 +1090,7 @@ PROGRAM(refuse_change)
     CHECK(baton_group_reconfigure(old, store, size + rank, "new", 60000,
                                   &group) == BATON_ERR_MISMATCH);
     CHECK_SAYS(" differ: rank");
-    CHECK(baton_group_reconfigure(old, store, size + 2, "new", 200, &group) ==
+    CHECK(baton_group_reconfigure(old, store, size + 2, "new", 2000, &group) ==
           BATON_ERR_TIMEOUT);
     CHECK_SAYS("rank 0 has looked for processes that join: 2 of the 4 places");
     CHECK(baton_group_reconfigure(NULL, store, 3, "n", 0, &group) ==
