@@ -525,6 +525,34 @@ SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
     assert_int_equal(ranks[0].answers, 1);
 }
 
+/* Rank 0 has agreed with rank 1 that all live, and dies. When rank 1 takes that
+   view over, it has got another one from rank 2, which awaits an answer. */
+SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
+{
+    const baton_header_t agreed = {
+        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 2, .incarnation = 1};
+    const unsigned char view[248] = {0};
+    open_ranks(3);
+    for (int r = 1; r < 3; r++) {
+        support_expect(
+            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
+            BATON_ERR_TIMEOUT);
+    }
+    support_expect(ranks[0].given->notify(ranks[0].group->endpoint, 1, &agreed,
+                                          view, sizeof view),
+                   BATON_DONE);
+    ranks[0].dead = true;
+    learn(2, 0);
+    for (int i = 0; i < 10; i++) {
+        (void)baton_engine_step(ranks[2].engine);
+    }
+    for (int turn = 0; !take_turn(); turn++) {
+        assert_true(turn < TURNS);
+    }
+    check_survivors();
+    assert_int_equal(baton_group_size(ranks[2].survivors), 3);
+}
+
 /* A rank that was left out may have a group with the same number, and send
    messages in it before the survivors have made their group. */
 SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
