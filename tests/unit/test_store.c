@@ -389,7 +389,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
                  {3, 2, false, "1"},
                  {3, 0, true, "1"},
                  {2, 0, false, "0"}};
-    set_peer_timeout("1000");
+    set_peer_timeout("2000");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stopped = cases[i].stopped;
         stays = cases[i].stays;
@@ -433,7 +433,7 @@ PROGRAM(wake_together)
 TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
              remove_folder)
 {
-    set_peer_timeout("1000");
+    set_peer_timeout("2000");
     /* Without shared memory UCX 1.13.1 sometimes ends ranks by an assertion of
        its own when several continue. */
     for (int size = 3; size <= 8; size++) {
@@ -488,7 +488,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
              remove_folder)
 {
     const size_t bytes = sizeof(int32_t) * LONG;
-    set_peer_timeout("1000");
+    set_peer_timeout("2000");
     for (int i = 0; i < 2; i++) {
         result = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -739,7 +739,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
     if (geteuid() != 0) {
         skip();
     }
-    set_peer_timeout("1000");
+    set_peer_timeout("2000");
     run_ranks(come_too_late, 3, -1);
 }
 
@@ -797,7 +797,7 @@ TEST_BETWEEN(test_store_names_ranks_of_hosts_that_die, make_folder,
         assert_int_equal(remove_folder(state), 0);
         assert_int_equal(make_folder(state), 0);
     }
-    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "2000");
     run_ranks(die_alone, 3, 1);
 }
 #endif
