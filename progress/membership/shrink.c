@@ -405,7 +405,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
         return;
     }
     if (header.epoch != shrink->number || shrink->settled ||
-        state_of(shrink) != BATON__SHRINK_ASKING) {
+        state_of(shrink) != BATON__SHRINK_ASKING ||
+        ((header.tag & AGREED) != 0 && is_lost(&shrink->view, peer))) {
         return;
     }
     shrink->settled = (header.tag & AGREED) != 0;

@@ -553,6 +553,37 @@ SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
     assert_int_equal(baton_group_size(ranks[2].survivors), 3);
 }
 
+/* What a lost rank had agreed on comes late: ranks 2 and 3 have agreed on
+   another view, which rank 1 has sent them. */
+SHRINK_TEST(test_shrink_takes_over_no_view_of_a_lost_rank)
+{
+    const baton_header_t agreed = {
+        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 2, .incarnation = 1};
+    const unsigned char view[248] = {0};
+    open_ranks(4);
+    for (int r = 1; r < 4; r++) {
+        support_expect(
+            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
+            BATON_ERR_TIMEOUT);
+    }
+    ranks[0].dead = true;
+    learn(2, 0);
+    for (int i = 0; i < 20; i++) {
+        (void)baton_engine_step(ranks[2 - i / 10].engine);
+    }
+    support_expect(ranks[0].given->notify(ranks[0].group->endpoint, 1, &agreed,
+                                          view, sizeof view),
+                   BATON_DONE);
+    for (int i = 0; i < 20; i++) {
+        (void)baton_engine_step(ranks[2 + i % 2].engine);
+    }
+    for (int turn = 0; !take_turn(); turn++) {
+        assert_true(turn < TURNS);
+    }
+    check_survivors();
+    assert_int_equal(baton_group_size(ranks[1].survivors), 3);
+}
+
 /* A rank that was left out may have a group with the same number, and send
    messages in it before the survivors have made their group. */
 SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
