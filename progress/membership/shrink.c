@@ -335,15 +335,26 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
                                               : BATON__SHRINK_PARTED;
 }
 
+static void owe_agreed_view(const baton_group_t *group, exchange_t *exchange)
+{
+    group->stepper->recovering += !exchange->due;
+    exchange->due = true;
+}
+
 /* Adopts a view as the agreed one. Ranks that only others have lost are lost to
-   this rank, too, from now on. */
+   this rank, too, from now on. A view that another rank has agreed on is passed
+   on: a peer may have sent a different one before, and await an answer. */
 static void progress_shrink_agree(baton_group_t *group, const view_t *view)
 {
     shrink_t *shrink = baton__member_of(group)->shrink;
     shrink->agreed = *view;
     shrink->agreed_number = shrink->number;
     for (int peer = 0; peer < group->size; peer++) {
-        if (is_lost(view, peer) && baton__group_loss(group, peer) == NULL) {
+        if (!is_lost(view, peer)) {
+            if (shrink->settled && peer != group->rank) {
+                owe_agreed_view(group, &shrink->exchanges[peer]);
+            }
+        } else if (baton__group_loss(group, peer) == NULL) {
             lose_too(group, peer);
         }
     }
@@ -388,15 +399,14 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
             return;
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
-        if ((header.tag & AGREED) == 0 && !exchange->due &&
-            ((header.tag & ASKS) != 0 || other)) {
-            exchange->due = true;
-            group->stepper->recovering++;
+        if ((header.tag & AGREED) == 0 && ((header.tag & ASKS) != 0 || other)) {
+            owe_agreed_view(group, exchange);
         }
         return;
     }
     if (header.epoch != shrink->number || shrink->settled ||
-        state_of(shrink) != BATON__SHRINK_ASKING) {
+        state_of(shrink) != BATON__SHRINK_ASKING ||
+        ((header.tag & AGREED) != 0 && is_lost(&shrink->view, peer))) {
         return;
     }
     shrink->settled = (header.tag & AGREED) != 0;

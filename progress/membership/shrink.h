@@ -12,7 +12,10 @@
    agree on different views: of two ranks that agree by themselves, each has
    received the other's last view; and once a living rank has agreed, no other
    rank can agree without receiving that rank's view once more. A rank that
-   finds itself in another's view is excluded.
+   takes over an agreed view sends it to all: a rank may await an answer to the
+   view that it has sent before. It takes none over from a rank that it knows to
+   be lost: others may already have agreed without that rank, on the view that
+   it has sent. A rank that finds itself in another's view is excluded.
 
    A view grows at most twice for each rank, so the exchange ends when deaths
    do. It uses notices alone, and ranks answer until the group is closed.

@@ -88,17 +88,19 @@ os._exit(0)
     assert text.count("interrupted") == len(WAITS), text
 
 
-def test_ctrl_c_cancels():
-    program = """
-        group = baton.Group.world()
+def test_ctrl_c_cancels(tmp_path):
+    program = f"""
+        group, cancelled = baton.Group.world(), "{tmp_path}/cancelled"
         a = group.prepare("allreduce", numpy.ones(4))
         if group.rank == 0:
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             a.start()
             told("interrupted", KeyboardInterrupt, a.wait)
             say(a.failure.status)
+            open(cancelled, "x").close()
         else:
-            time.sleep(1.0)
+            while not os.path.exists(cancelled):
+                time.sleep(0.01)
             told("told:", (baton.Cancelled, baton.Failed), a.run)
         group.recover(20)
         a.run()
@@ -389,26 +391,25 @@ def test_threads():
     assert code == 0 and text.count("bad []") == 2, text
 
 
-def test_waits_hold_no_gil():
-    program = """
-        group = baton.Group.world()
+def test_waits_hold_no_gil(tmp_path):
+    """Rank 1 comes when another thread of rank 0 has run during rank 0's wait."""
+    program = f"""
+        group, counted = baton.Group.world(), "{tmp_path}/counted"
         group.barrier()
         if group.rank == 0:
-            count, stop = [0], threading.Event()
             def loop():
-                while not stop.is_set():
-                    count[0] += 1
-            thread = threading.Thread(target=loop)
-            thread.start()
-            before = count[0]
-            group.allreduce(numpy.ones(4))
-            stop.set()
-            say("counted", count[0] - before > 1000)
+                time.sleep(0.5)  # rank 0 waits by now
+                for _ in range(1000):
+                    pass
+                open(counted, "x").close()
+            threading.Thread(target=loop).start()
         else:
-            time.sleep(0.5)
-            group.allreduce(numpy.ones(4))
+            while not os.path.exists(counted):
+                time.sleep(0.01)
+        say("sum", group.allreduce(numpy.ones(4))[0])
     """
-    assert "counted True" in job(2, program)[1]
+    code, text = job(2, program)
+    assert code == 0 and text.count("sum 2.0") == 2, text
 
 
 def test_beside_mpi4py():
@@ -549,7 +550,7 @@ def test_ranks_meet_in_a_folder(tmp_path):
                 say("sum", group.allreduce(numpy.full(1000, rank + 1.0))[999])
         told("refused:", baton.Invalid, baton.Group.from_store, sys.argv[1], rank, size, "a/b")
         told("late:", baton.TimedOut, baton.Group.from_store, sys.argv[1], rank, size + 1, "late",
-             timeout=0.2)
+             timeout=2)
         told("no folder:", FileNotFoundError, baton.Group.from_store, "/nowhere", rank, size)
         told("no store:", TypeError, baton.Group.from_store, 5, rank, size)
         del os.environ["MASTER_ADDR"]  # torch's store is not asked for

@@ -311,7 +311,7 @@ def test_timeout_names_the_rank_and_the_operation_goes_on():
     a = torch.ones(3)
     if rank() == 0:
         store.wait([f"timed out {r}" for r in range(1, size())])
-        dist.all_reduce(a, group=group)
+        dist.all_reduce(a, group=group, async_op=True).wait(datetime.timedelta(seconds=60))
     else:
         work, text = dist.all_reduce(a, group=group, async_op=True), ""
         while "rank 0" not in text:  # which answers within 100 ms, unless the machine is busy

@@ -337,7 +337,7 @@ def test_a_step_that_timed_out(mode):
     dist.barrier()
     if not late:
         hook._exchange._timeout = 0.2
-        with pytest.raises(RuntimeError, match="TimedOut: .* no progress"):
+        with pytest.raises(RuntimeError, match="TimedOut: .* (no progress|engine is busy)"):
             step(8.0)
     dist.barrier()
     if late:

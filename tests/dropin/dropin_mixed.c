@@ -987,7 +987,7 @@ int main(int argc, char **argv)
         /* this case needs 4 GiB, so it runs only if it is named */
         {"huge", test_huge},
     };
-    alarm(100);
+    alarm(500);
     program = pthread_self();
     MPI_Init(&argc, &argv);
     int level;

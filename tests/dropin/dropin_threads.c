@@ -252,7 +252,7 @@ int main(int argc, char **argv)
     int level;
     MPI_Datatype spread;
     MPI_Request q;
-    alarm(100);
+    alarm(500);
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -202,10 +202,15 @@ for command in allreduce broadcast barrier partial "partial --skew-ms 1" sparse;
     [ "$(head -n 1 t.csv | tr ',' '\n' | wc -l)" -gt 9 ] ||
         complain "the file lacks columns, too: $command"
 done
-terminal "timeout --foreground -k 60 -s INT 3 '$sim' barrier --ranks 99 --epochs 1000000"
-grep -q 'messages: [0-9]* s, [0-9]* % done, about [0-9]* s left' out ||
-    complain "no progress on a terminal"
-terminal ". '$root/scripts/progress.sh'; progress_began=\$((progress_began - 9)); \
+# A loaded machine may need longer for the first line.
+for seconds in 3 9 27; do
+    terminal "timeout --foreground -k 60 -s INT $seconds '$sim' barrier --ranks 99 \
+        --epochs 1000000"
+    line='messages: [0-9]* s, [0-9]* % done, about [0-9]* s left'
+    ! grep -q "$line" out || break
+done
+grep -q "$line" out || complain "no progress on a terminal"
+terminal ". '$root/scripts/progress.sh'; date() { echo \$((progress_began + 9)); }; \
     show \"\$(so_far 1 4 s)\""
-grep -q '1 of 4 s done, about 2[79] s left' out || complain "no progress of scripts"
+grep -q '1 of 4 s done, about 27 s left' out || complain "no progress of scripts"
 exit $fail

@@ -187,6 +187,16 @@ void support_says_at(const char *text, const char *file, int line)
     }
 }
 
+void support_times_out_at(baton_schedule_t *schedule, int timeout_ms,
+                          const char *text, const char *file, int line)
+{
+    do {
+        support_expect_at(baton_schedule_wait(schedule, timeout_ms),
+                          BATON_ERR_TIMEOUT, file, line);
+    } while (strstr(baton_error_message(), "the engine is busy") != NULL);
+    support_says_at(text, file, line);
+}
+
 /* ---- schedules --------------------------------------------------------- */
 
 baton_schedule_t *support_schedule(baton_group_t *group, const char *name)

@@ -144,6 +144,14 @@ void support_run(baton_schedule_t *schedule);
 #define support_ends(schedule, expected)                                       \
     support_expect(baton_schedule_wait((schedule), SUPPORT_WAIT_MS), (expected))
 
+/* Waits for timeout_ms, and expects that the epoch has not ended, and that the
+   error contains `text`. The wait is repeated if another thread keeps the
+   engine for so long that the error can't say what the epoch waits for. */
+#define support_times_out(schedule, timeout_ms, text)                          \
+    support_times_out_at((schedule), (timeout_ms), (text), __FILE__, __LINE__)
+void support_times_out_at(baton_schedule_t *schedule, int timeout_ms,
+                          const char *text, const char *file, int line);
+
 /* Runs epochs until one fails or cannot be started, and returns its status.
    Some epochs may succeed before this rank hears of a peer's failure. */
 baton_status_t support_run_until_failure(baton_schedule_t *schedule);

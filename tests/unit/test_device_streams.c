@@ -88,9 +88,8 @@ TEST_ON_DEVICES(test_gate, 1)
         }
         assert_int_equal(calls, round - 1);
         if (round == 1) { /* a wait that times out says why */
-            support_fails(
-                baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT,
-                "the stream that it was started on has not reached it");
+            support_times_out(
+                s, 20, "the stream that it was started on has not reached it");
         }
         device_gate_open(&user.gate);
         for (int i = 0; i < 3; i++) {

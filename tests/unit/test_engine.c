@@ -299,6 +299,9 @@ TEST(test_sleep_lasts_as_long_as_the_transport_allows)
     support_ok(baton_schedule_commit(schedule));
     atomic_store(&arms, 0);
     support_ok(baton_schedule_start(schedule));
+    while (atomic_load(&arms) == 0) { /* the thread may begin late */
+        (void)sched_yield();
+    }
     (void)poll(NULL, 0, BATON__WATCHDOG_LOOK_MS / 2);
     assert_in_range(atomic_load(&arms), 1, 20);
     support_ok(baton_async_complete(async, BATON_OK));

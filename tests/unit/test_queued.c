@@ -595,9 +595,12 @@ TEST_EACH(test_wait_with_ends_by_its_function, 2)
                                             take_turn, &beside),
                    BATON_DONE);
     assert_int_equal(beside.turns, 3);
-    support_fails(
-        baton_schedule_wait_with(beside.own, 0, 1, take_turn, &beside),
-        BATON_ERR_TIMEOUT, "recv#0 from rank 1");
+    do { /* until the error can say what the epoch waits for */
+        support_expect(
+            baton_schedule_wait_with(beside.own, 0, 1, take_turn, &beside),
+            BATON_ERR_TIMEOUT);
+    } while (strstr(baton_error_message(), "the engine is busy") != NULL);
+    support_says("recv#0 from rank 1");
     assert_true(beside.turns > 3);
     support_ok(baton_schedule_start(pair.schedules[1]));
     support_ends(beside.own, BATON_OK);

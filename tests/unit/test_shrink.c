@@ -399,7 +399,8 @@ SHRINK_TEST(test_shrink_parts_not_before_an_end_is_told)
                    BATON_ERR_TIMEOUT);
     (void)baton_engine_step(ranks[1].engine);
     baton__group_note_end(ranks[1].group, 0);
-    support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
+    support_ok(baton_group_shrink(ranks[1].group, SUPPORT_WAIT_MS,
+                                  &ranks[1].survivors));
 }
 
 TEST(test_shrink_of_a_minority_can_be_asked_for)
@@ -522,6 +523,65 @@ SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
     ranks[0].dead = false;
     step(1, 2);
     assert_int_equal(ranks[0].answers, 1);
+}
+
+/* Rank 0 has agreed with rank 1 that all live, and dies. When rank 1 takes that
+   view over, it has got another one from rank 2, which awaits an answer. */
+SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
+{
+    const baton_header_t agreed = {
+        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 2, .incarnation = 1};
+    const unsigned char view[248] = {0};
+    open_ranks(3);
+    for (int r = 1; r < 3; r++) {
+        support_expect(
+            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
+            BATON_ERR_TIMEOUT);
+    }
+    support_expect(ranks[0].given->notify(ranks[0].group->endpoint, 1, &agreed,
+                                          view, sizeof view),
+                   BATON_DONE);
+    ranks[0].dead = true;
+    learn(2, 0);
+    for (int i = 0; i < 10; i++) {
+        (void)baton_engine_step(ranks[2].engine);
+    }
+    for (int turn = 0; !take_turn(); turn++) {
+        assert_true(turn < TURNS);
+    }
+    check_survivors();
+    assert_int_equal(baton_group_size(ranks[2].survivors), 3);
+}
+
+/* What a lost rank had agreed on comes late: ranks 2 and 3 have agreed on
+   another view, which rank 1 has sent them. */
+SHRINK_TEST(test_shrink_takes_over_no_view_of_a_lost_rank)
+{
+    const baton_header_t agreed = {
+        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 2, .incarnation = 1};
+    const unsigned char view[248] = {0};
+    open_ranks(4);
+    for (int r = 1; r < 4; r++) {
+        support_expect(
+            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
+            BATON_ERR_TIMEOUT);
+    }
+    ranks[0].dead = true;
+    learn(2, 0);
+    for (int i = 0; i < 20; i++) {
+        (void)baton_engine_step(ranks[2 - i / 10].engine);
+    }
+    support_expect(ranks[0].given->notify(ranks[0].group->endpoint, 1, &agreed,
+                                          view, sizeof view),
+                   BATON_DONE);
+    for (int i = 0; i < 20; i++) {
+        (void)baton_engine_step(ranks[2 + i % 2].engine);
+    }
+    for (int turn = 0; !take_turn(); turn++) {
+        assert_true(turn < TURNS);
+    }
+    check_survivors();
+    assert_int_equal(baton_group_size(ranks[1].survivors), 3);
 }
 
 /* A rank that was left out may have a group with the same number, and send
@@ -668,7 +728,8 @@ SHRINK_TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
     open_collective(2);
     suspect(1, 0);
     (void)baton_engine_step(ranks[1].engine);
-    support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
+    support_ok(baton_group_shrink(ranks[1].group, SUPPORT_WAIT_MS,
+                                  &ranks[1].survivors));
     for (int turn = 0; turn < 20 && status == BATON_ERR_TIMEOUT; turn++) {
         status = baton_group_shrink(ranks[0].group, 0, &ranks[0].survivors);
         (void)baton_engine_step(ranks[turn % 2].engine);

@@ -97,14 +97,6 @@ static unsigned run_processes(rank_program_t *program, int count, int size)
     return killed;
 }
 
-/* Sets the time-out after which ranks are asked whether they live, as in
-   programs. NULL: ranks are not asked. */
-static void set_peer_timeout(const char *ms)
-{
-    support_set_variable("BATON_PEER_TIMEOUT_MS", ms);
-    baton__engine_rechecks = ms != NULL;
-}
-
 /* Runs a process for each rank. The rank `killed`, if any, must be killed. */
 static void run_ranks(rank_program_t *program, int size, int killed)
 {
@@ -194,6 +186,31 @@ TEST_BETWEEN(test_store_makes_groups, make_folder, remove_folder)
            has the same name. */
         assert_int_equal(count_files(), 1);
     }
+}
+
+/* Sets BATON_PEER_TIMEOUT_MS to a second or, if the machine is loaded, to ten
+   times as long as it now takes to make a group and to use it. */
+static void set_short_timeout(void)
+{
+    struct timespec began, now;
+    char text[24];
+    (void)clock_gettime(CLOCK_MONOTONIC, &began);
+    run_ranks(sum, 5, -1);
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    const long ms = 10 * ((now.tv_sec - began.tv_sec) * 1000 +
+                          (now.tv_nsec - began.tv_nsec) / 1000000);
+    (void)snprintf(text, sizeof text, "%ld", ms > 1000 ? ms : 1000);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", text);
+}
+
+/* True: ranks are soon asked whether they live, as in programs. */
+static void ask_peers(bool soon)
+{
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+    if (soon) {
+        set_short_timeout();
+    }
+    baton__engine_rechecks = soon;
 }
 
 TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
@@ -389,7 +406,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
                  {3, 2, false, "1"},
                  {3, 0, true, "1"},
                  {2, 0, false, "0"}};
-    set_peer_timeout("1000");
+    ask_peers(true);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stopped = cases[i].stopped;
         stays = cases[i].stays;
@@ -400,7 +417,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
         (void)unlink(path);
     }
     support_set_variable("BATON_SHM", NULL);
-    set_peer_timeout(NULL);
+    ask_peers(false);
 }
 
 /* Ranks 1 to size - 1 are stopped until rank 0 has lost them and has gone on.
@@ -433,13 +450,13 @@ PROGRAM(wake_together)
 TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
              remove_folder)
 {
-    set_peer_timeout("1000");
+    ask_peers(true);
     /* Without shared memory UCX 1.13.1 sometimes ends ranks by an assertion of
        its own when several continue. */
     for (int size = 3; size <= 8; size++) {
         run_ranks(wake_together, size, -1);
     }
-    set_peer_timeout(NULL);
+    ask_peers(false);
 }
 
 /* Rank 1 is stopped while it reads rank 0's vector. When it continues, rank 0
@@ -488,7 +505,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
              remove_folder)
 {
     const size_t bytes = sizeof(int32_t) * LONG;
-    set_peer_timeout("1000");
+    ask_peers(true);
     for (int i = 0; i < 2; i++) {
         result = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -498,16 +515,35 @@ TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
         assert_int_equal(munmap(result, bytes), 0);
     }
     support_set_variable("BATON_CMA", NULL);
-    set_peer_timeout(NULL);
+    ask_peers(false);
 }
 
 /* ---- groups that can't be made ------------------------------------------- */
 
+/* Puts the record of rank 0 or 1, and waits for that of the other one. */
+static baton_status_t put_and_meet(void *context, const char *key,
+                                   const void *value, size_t bytes)
+{
+    char other[40];
+    char byte;
+    size_t stored = 0;
+    const size_t last = strlen(key) - 1;
+    (void)snprintf(other, sizeof other, "%s", key);
+    other[last] = other[last] == '0' ? '1' : '0';
+    baton_status_t status = put_inner(context, key, value, bytes);
+    while (get_inner(context, other, &byte, 1, &stored) == BATON_AGAIN) {
+        (void)usleep(1000);
+    }
+    return status;
+}
+
 PROGRAM(wait_for_others)
 {
     baton_group_t *group = NULL;
-    CHECK(baton_group_create_store(engine, store, rank, size + 2, "late", 300,
-                                   &group) == BATON_ERR_TIMEOUT);
+    const baton_store_t meeting = {
+        .context = (void *)store, .put = put_and_meet, .get = get_inner};
+    CHECK(baton_group_create_store(engine, &meeting, rank, size + 2, "late",
+                                   300, &group) == BATON_ERR_TIMEOUT);
     CHECK_SAYS("for rank 2, 3");
 }
 
@@ -584,7 +620,7 @@ static void go_elsewhere(int rank)
 static int remove_folder_of_hosts(void **state)
 {
     support_set_variable("BATON_SHM", NULL);
-    set_peer_timeout(NULL);
+    ask_peers(false);
     return remove_folder(state);
 }
 
@@ -738,7 +774,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
     if (geteuid() != 0) {
         skip();
     }
-    set_peer_timeout("1000");
+    ask_peers(true);
     run_ranks(come_too_late, 3, -1);
 }
 
@@ -796,7 +832,7 @@ TEST_BETWEEN(test_store_names_ranks_of_hosts_that_die, make_folder,
         assert_int_equal(remove_folder(state), 0);
         assert_int_equal(make_folder(state), 0);
     }
-    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    set_short_timeout();
     run_ranks(die_alone, 3, 1);
 }
 #endif
@@ -975,10 +1011,10 @@ PROGRAM(grow)
     }
     CHECK(baton_allreduce_now(groups[1], NULL, &one, 1, BATON_F32, BATON_SUM) ==
           BATON_ERR_TRANSPORT);
-    CHECK(baton_group_reconfigure(groups[1], store, 2, "grow", 100,
+    CHECK(baton_group_reconfigure(groups[1], store, 2, "grow", 60000,
                                   &groups[2]) == BATON_ERR_INVALID);
     CHECK_SAYS("size is 2, and 3 ranks live; allowed: 3");
-    CHECK_OK(baton_group_reconfigure(groups[1], store, size - 1, "grow", 100,
+    CHECK_OK(baton_group_reconfigure(groups[1], store, size - 1, "grow", 60000,
                                      &groups[2]));
     CHECK(baton_group_rank(groups[2]) == own % 3 &&
           baton_group_origin(groups[2], own % 3) == own);
@@ -1089,7 +1125,7 @@ PROGRAM(refuse_change)
     CHECK(baton_group_reconfigure(old, store, size + rank, "new", 60000,
                                   &group) == BATON_ERR_MISMATCH);
     CHECK_SAYS(" differ: rank");
-    CHECK(baton_group_reconfigure(old, store, size + 2, "new", 200, &group) ==
+    CHECK(baton_group_reconfigure(old, store, size + 2, "new", 2000, &group) ==
           BATON_ERR_TIMEOUT);
     CHECK_SAYS("rank 0 has looked for processes that join: 2 of the 4 places");
     CHECK(baton_group_reconfigure(NULL, store, 3, "n", 0, &group) ==

@@ -36,13 +36,11 @@ TEST_EACH(test_timeout_names_what_is_awaited, 2)
 
     support_ok(baton_schedule_start(schedules[0]));
     do { /* until the driver has taken the start */
-        support_fails(baton_schedule_wait(schedules[0], 0), BATON_ERR_TIMEOUT,
-                      "epoch 2");
+        support_times_out(schedules[0], 0, "epoch 2");
     } while (strstr(baton_error_message(), "has not begun") != NULL);
     for (size_t t = 0; t < sizeof(timeouts) / sizeof(timeouts[0]); t++) {
-        support_expect(baton_schedule_wait(schedules[0], timeouts[t]),
-                       BATON_ERR_TIMEOUT);
-        for (size_t a = 0; a < AWAITED; a++) {
+        support_times_out(schedules[0], timeouts[t], awaited[0]);
+        for (size_t a = 1; a < AWAITED; a++) {
             support_says(awaited[a]);
         }
         char text[64];
@@ -309,6 +307,10 @@ static int warnings(journal_t *journal)
     return count;
 }
 
+/* If the machine lets no rank run for two of these periods, a rank reports what
+   another one would have reported. */
+#define STALL_MS "300"
+
 /* A stall is logged once. With a progress thread this also happens if no thread
    waits. It never happens for an epoch that makes progress. */
 TEST(test_stall_is_reported_to_the_log)
@@ -321,8 +323,8 @@ TEST(test_stall_is_reported_to_the_log)
         char memory[2][BYTES] = {{0}};
         baton_schedule_t **schedules = open_waiting(cluster, memory);
         support_schedules_run(cluster, schedules);
-        support_ok(baton_schedule_start(schedules[0]));
         int before = warnings(&journal);
+        support_ok(baton_schedule_start(schedules[0]));
         for (int i = 0, after = 0; after < 20; i++) {
             assert_true(i < 1000);
             after += warnings(&journal) > before;
@@ -393,7 +395,7 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     const baton__rank_state_t answer = {
         .epoch = 1, .progress = 7, .first = 1, .await_count = 1, .awaits = {2}};
-    support_set_variable("BATON_STALL_MS", "100");
+    support_set_variable("BATON_STALL_MS", STALL_MS);
     support_cluster_t *cluster = support_cluster_open(3, SUPPORT_OWN_MANUAL);
     baton_schedule_t **s = support_schedules_create(cluster, "stopped");
     support_message(s, 2, 0, NULL, NULL, 0);
@@ -415,7 +417,7 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
                             .rank = 1};
     for (int i = 0; warnings(&journal) == 0; i++) {
         assert_true(i < 200);
-        support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+        support_expect(baton_schedule_wait(s[0], 30), BATON_ERR_TIMEOUT);
     }
     assert_non_null(strstr(journal.last, "on rank 0 of 3"));
     for (int i = 0; first->told == 0; i++) {
@@ -505,12 +507,23 @@ TEST(test_stall_of_several_schedules_is_left_to_one)
     support_cluster_close(cluster);
 }
 
+/* Expects that one rank reports a stall. If the machine lets ranks run too
+   rarely, another one reports it, too; then all is repeated. */
+static void expect_one_report(int (*count_reports)(void))
+{
+    int reports = 0;
+    for (int tries = 0; tries < 4 && reports != 1; tries++) {
+        reports = count_reports();
+    }
+    assert_int_equal(reports, 1);
+}
+
 /* Two ranks wait for ranks that have not committed the schedule. One of the two
    reports it. */
-TEST(test_stall_before_the_commit_is_reported_by_one)
+static int count_reports_before_the_commit(void)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    support_set_variable("BATON_STALL_MS", "100");
+    support_set_variable("BATON_STALL_MS", STALL_MS);
     support_cluster_t *cluster = support_cluster_open(4, SUPPORT_MANUAL);
     baton_schedule_t **s = support_schedules_create(cluster, "uncommitted");
     for (int rank = 2; rank < 4; rank++) {
@@ -520,9 +533,8 @@ TEST(test_stall_before_the_commit_is_reported_by_one)
     }
     baton_log_set(note, &journal);
     for (int i = 0; i < 60; i++) { /* each round asks about one of them */
-        support_expect(baton_schedule_wait(s[2], 10), BATON_ERR_TIMEOUT);
+        support_expect(baton_schedule_wait(s[2], 30), BATON_ERR_TIMEOUT);
     }
-    assert_int_equal(warnings(&journal), 1);
     baton_log_set(NULL, NULL);
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_schedule_commit(s[rank]));
@@ -532,6 +544,12 @@ TEST(test_stall_before_the_commit_is_reported_by_one)
     support_ends(s[3], BATON_OK);
     support_schedules_destroy(cluster, s);
     support_cluster_close(cluster);
+    return journal.warnings;
+}
+
+TEST(test_stall_before_the_commit_is_reported_by_one)
+{
+    expect_one_report(count_reports_before_the_commit);
 }
 
 /* Two ranks ask by turns about several schedules that are not committed yet.
@@ -590,10 +608,10 @@ enum { MANY = 32 };
 
 /* Many ranks wait for one another in a chain, and one of them reports it. The
    last rank of a chain asks all others. */
-TEST(test_stall_of_many_ranks_is_reported_by_one)
+static int count_reports_of_many(void)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    support_set_variable("BATON_STALL_MS", "100");
+    support_set_variable("BATON_STALL_MS", STALL_MS);
     support_cluster_t *cluster = support_cluster_manual(MANY);
     baton_schedule_t **s = support_schedules_create(cluster, "many");
     for (int rank = 1; rank < MANY; rank++) {
@@ -612,12 +630,17 @@ TEST(test_stall_of_many_ranks_is_reported_by_one)
     /* The schedule that was created last. */
     baton_schedule_t *last = s[1];
     for (int i = 0; i < 5 * MANY; i++) { /* each round asks about one of them */
-        support_expect(baton_schedule_wait(last, 10), BATON_ERR_TIMEOUT);
+        support_expect(baton_schedule_wait(last, 30), BATON_ERR_TIMEOUT);
     }
-    assert_int_equal(warnings(&journal), 1);
     baton_log_set(NULL, NULL);
     support_run(s[0]);
     support_ends(s[MANY - 1], BATON_OK);
     support_schedules_destroy(cluster, s);
     support_cluster_close(cluster);
+    return journal.warnings;
+}
+
+TEST(test_stall_of_many_ranks_is_reported_by_one)
+{
+    expect_one_report(count_reports_of_many);
 }
