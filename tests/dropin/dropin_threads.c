@@ -227,6 +227,7 @@ static void *use(void *arg)
         EXPECT(got == (rank + size - 1) % size, "got %d", got);
         MPI_Ibcast((void *)kept[turn % 2], MANY, MPI_INT, 0, comm, &q[0]);
         MPI_Request_free(&q[0]);
+        EXPECT(q[0] == MPI_REQUEST_NULL, "a request was freed and is left");
     }
     return NULL;
 }

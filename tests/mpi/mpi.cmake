@@ -114,7 +114,7 @@ hosts_entry(mpi_errors.hosts2.closed ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 3
     $<TARGET_FILE:mpi_errors> closed)
 # Otherwise MPICH's UCX ends a rank whose memory it can't read.
 set(mpi_forbidden_env UCX_TLS=^cma UCX_POSIX_USE_PROC_LINK=n)
-foreach(ban cma late private shm memfd files)
+foreach(ban cma pidfd late private shm memfd files)
     add_test(NAME mpi_forbidden.${ban}
         COMMAND ${mpi_run} -np 3 $<TARGET_FILE:mpi_forbidden> ${ban})
     describe_test(mpi_forbidden.${ban} mpi_forbidden mpi)

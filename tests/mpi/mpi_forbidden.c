@@ -4,6 +4,7 @@
    forbidden:
 
      cma     process_vm_readv fails with EPERM
+     pidfd   pidfd_open fails with EPERM
      late    process_vm_readv and process_vm_writev fail once there is a group
      private rank 1 forbids others to read its memory once there is a group
      shm     /dev/shm has no room, and there is no other shared memory
@@ -42,7 +43,10 @@ static const char refused[] = "may no longer access the memory of rank";
 
 static const ban_t bans[] = {
     {"cma", SYS_process_vm_readv, EPERM,
-     "other's memory by process_vm_readv (rank 0: Operation not", 1, false},
+     "process_vm_readv (rank 0: Operation not permitted): messages above", 1,
+     false},
+    {"pidfd", SYS_pidfd_open, EPERM,
+     "watch each other by pidfd_open (rank 0: Operation not", 1, false},
     {"late", SYS_process_vm_readv, EPERM, refused, 1, true},
     {"private", 0, EPERM, refused, 1, true},
     {"shm", SYS_fallocate, ENOSPC,
@@ -166,8 +170,9 @@ int main(int argc, char **argv)
             argc > 1 && strcmp(argv[1], bans[i].name) == 0 ? &bans[i] : banned;
     }
     if (banned == NULL) {
-        fprintf(stderr,
-                "usage: mpi_forbidden cma|late|private|shm|memfd|files\n");
+        fprintf(
+            stderr,
+            "usage: mpi_forbidden cma|pidfd|late|private|shm|memfd|files\n");
         return 2;
     }
     support_mpi_running = banned->name;

@@ -205,6 +205,22 @@ TEST(test_the_linear_pipeline_counts_the_work_of_a_rank)
     }
 }
 
+/* Of 3 hosts of 4 ranks, 8 ranks do 3 rounds. 2 messages are between hosts; the
+   third, and those of the others, before and after, are inside of one. */
+TEST(test_recursive_doubling_folds_inside_of_hosts)
+{
+    const dense_builder_t *builder =
+        dense_builder("allreduce_recursive_doubling");
+    const baton_cost_case_t of = {.ranks = 12,
+                                  .hosts = 3,
+                                  .bytes = 1,
+                                  .inside_alpha_us = 1,
+                                  .alpha_us = 100,
+                                  .gamma_us = 10000};
+    double us = baton_algorithm_cost_us(&builder->algorithm, &of);
+    assert_true(fabs(us - 40203) < BOUND);
+}
+
 /* The algorithms whose formulas count the messages inside of hosts. */
 TEST(test_formulas_that_know_hosts)
 {

@@ -3,6 +3,7 @@
    rounds, messages and bytes, on 1 to 33, 64, 100 and 256 ranks. The algorithm
    that is chosen is the cheapest by these forms, over the whole table of
    docs/sparse.md. */
+#include "coll/sparse/algorithms/algorithms.h"
 #include "support/sim.h"
 #include "support/sparse.h"
 
@@ -384,6 +385,21 @@ TEST(test_machine_counts_its_processors)
     options.link = (baton_link_cost_t){4, 0.1};
     support_ok(baton_sparse_cost(&options, 4, &cost));
     assert_int_equal(cost.algorithm, BATON_SPARSE_SPARDL);
+}
+
+/* Between many hosts a dense step of few bytes takes longer than its bytes need
+   on the port of a host. */
+TEST(test_choice_counts_dense_messages_between_hosts)
+{
+    const baton__sparse_place_t place = {
+        .ranks = 64, .hosts = 32, .measured = true};
+    baton_sparse_options_t options = BATON_SPARSE_OPTIONS, resolved;
+    options.count = 1000;
+    options.density = 0.002;
+    assert_int_equal(baton__sparse_resolve(&options, 64, 32, &resolved).status,
+                     BATON_OK);
+    baton__sparse_take_choice(&resolved, &place);
+    assert_int_equal(resolved.algorithm, BATON_SPARSE_TOPKA);
 }
 
 TEST(test_bad_cases_are_refused)

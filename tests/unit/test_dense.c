@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
-#include "support/sanitized.h"
+#include "support/malloc.h"
 
 enum { EPOCHS = 2 };
 
@@ -693,14 +693,19 @@ TEST(test_barrier_waits_for_the_last_rank)
    reports the error, and nothing remains allocated. */
 TEST(test_builders_without_memory)
 {
+    const support_cluster_t *ranks = support_cluster_of(7);
+    for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
+        baton__free_later(baton__alloc(1, 1));
+    }
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
         dense_case_t c = case_of(dense_builder_at(i), 7, &in_threes);
         c.count = 100;
         c.root = 1;
         bool failed = true;
         for (int64_t n = 1; failed; n++) {
+            const int64_t live = malloc_live;
             baton_schedule_t *schedule =
-                support_schedule(support_cluster_of(7)->groups[3], "memory");
+                support_schedule(ranks->groups[3], "memory");
             int64_t before = baton__alloc_count();
             baton__alloc_fail_nth(n);
             dense_build(&c, schedule, NULL, NULL);
@@ -711,6 +716,7 @@ TEST(test_builders_without_memory)
                                BATON_ERR_NO_MEMORY);
             }
             support_ok(baton_schedule_destroy(schedule));
+            assert_true(malloc_live == live || !MALLOC_SEES_ALL);
         }
     }
 }

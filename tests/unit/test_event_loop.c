@@ -69,6 +69,8 @@ TEST(test_event_loop_kick_ends_a_wait)
     baton__event_loop_set_timer(loop, BATON_SLEEP_FOREVER);
     baton__event_loop_kick(loop);
     assert_int_equal(baton__event_loop_wait(loop), BATON__WAKEUP_KICK);
+    baton__event_loop_set_timer(loop, SOON_US);
+    assert_int_equal(baton__event_loop_wait(loop), BATON__WAKEUP_TIMER);
     baton__event_loop_close(loop);
 }
 

@@ -25,7 +25,7 @@ enum { PULLED_BYTES = BATON__BODY_LONGEST + 1 };
 typedef struct seen {
     baton_message_t *arrived[LOG];
     baton_event_t ended[LOG], received[LOG], lost[LOG];
-    int arrivals, ends, receives, losses;
+    int arrivals, ends, receives, losses, moves;
 } seen_t;
 
 static seen_t seen[FAKE_MPI_RANKS];
@@ -108,6 +108,7 @@ static size_t poll_some(int rank, size_t max)
             of->lost[of->losses++] = *event;
             break;
         case BATON_EVENT_MOVED:
+            of->moves++;
             break;
         }
     }
@@ -652,6 +653,7 @@ TEST(test_mpi_sends_parts_of_what_it_may_not_copy)
             (void)poll_some(1, 64);
         }
         assert_true(came_whole(bytes));
+        assert_true(bytes < LONGEST || seen[0].moves > 0);
         seen[1].arrivals = 0;
         expect_received(7, BATON_OK);
     }
@@ -766,6 +768,12 @@ TEST(test_mpi_goes_without_buffers_that_have_no_memory)
     assert_int_equal(kind_at(1, 2), BATON__PACKET_OFFER);
     drop(1, 0);
     assert_int_equal(post(0, 1, 3, 1000), BATON_DONE);
+}
+
+TEST(test_mpi_host_without_a_file_is_refused)
+{
+    baton__host_t host;
+    assert_int_equal(baton__host_open(&host, -1, 2, 0, 0), BATON_ERR_SYSTEM);
 }
 
 /* If the ring has no room for a packet, its buffer is free again. */

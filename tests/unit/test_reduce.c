@@ -1,14 +1,26 @@
 /* The built-in reductions: every operation and type, with every instruction set
    of this processor, compared with an independent reference. Also the types
    themselves. */
+#include "base/clock.h"
 #include "base/half.h"
-#include "ops/copy.h"
 #include "support/cluster.h"
 #include "support/reduce_cases.h"
 #include "support/reference.h"
 #include "support/values.h"
 
 #include <math.h>
+
+/* The clock of copies: each reading takes copy_ns. */
+static uint64_t copy_now_ns, copy_ns;
+
+static uint64_t copy_clock(void)
+{
+    return copy_now_ns += copy_ns;
+}
+
+#define baton__clock_ns copy_clock
+#include "ops/copy.c"
+#undef baton__clock_ns
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
 static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS)};
@@ -46,7 +58,7 @@ TEST(test_reduce_matches_reference_on_all_isas)
    changed. */
 TEST(test_copies_past_cache_are_exact)
 {
-    enum { LINE = 64, MOST = 200, GUARD = 0xee };
+    enum { MOST = 200, GUARD = 0xee };
     static unsigned char from[LINE + MOST], to[LINE + MOST + 1], all[sizeof to];
     for (size_t i = 0; i < sizeof from; i++) {
         from[i] = (unsigned char)(i * 7);
@@ -60,6 +72,33 @@ TEST(test_copies_past_cache_are_exact)
                                    bytes);
             assert_memory_equal(to, all, sizeof to);
         }
+    }
+}
+
+/* Copies 1 KiB in the given time. Returns whether the copy was timed, which no
+   copy past the cache is. */
+static bool is_timed(uint64_t ns)
+{
+    static char from[1024], to[1024];
+    uint64_t before = copy_now_ns;
+    copy_ns = ns;
+    from[0]++;
+    baton__copy_shared(to, from, sizeof to);
+    assert_memory_equal(to, from, sizeof to);
+    return copy_now_ns != before;
+}
+
+TEST(test_slow_copies_go_past_the_cache_for_a_while)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_true(is_timed(SLOW_NS + 1));
+        assert_true(is_timed(SLOW_NS)); /* not slow: none in a row */
+        assert_true(is_timed(SLOW_NS + 1));
+        assert_true(is_timed(SLOW_NS + 1));
+        for (int past = 0; past < PAST_COPIES; past++) {
+            assert_false(is_timed(SLOW_NS + 1));
+        }
+        assert_true(is_timed(SLOW_NS));
     }
 }
 

@@ -331,6 +331,8 @@ TEST(test_wrong_arguments_are_refused)
                   "k is 13; allowed: 1 to max_k, 12");
     support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
     support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
+    support_fails(baton_sparse_test(sparse, NULL), BATON_ERR_INVALID,
+                  "done_out is NULL");
     support_ok(make(START, sparse));
     for (int i = 0; i < 2; i++) { /* wait may return a result again */
         baton_sparse_result_t result;
@@ -524,12 +526,14 @@ TEST(test_oktopk_divides_few_entries_evenly)
 }
 
 /* Six entries reach the threshold. After it was raised, the last four still do,
-   and only these are selected. */
+   and only these are selected. At last all six do so after each of five
+   raises. */
 TEST(test_oktopk_selects_again_what_a_raise_leaves)
 {
     enum { SIZE = 2, K = 4 };
     static const float first[] = {100, 101, 102, 103, 0, 0};
     static const float second[] = {101, 101, 200, 200, 200, 200};
+    static const float third[] = {900, 900, 900, 900, 900, 900};
     baton_sparse_options_t options = some_options();
     options.algorithm = BATON_SPARSE_OKTOPK;
     options.k = K;
@@ -542,6 +546,12 @@ TEST(test_oktopk_selects_again_what_a_raise_leaves)
                              step == 0 ? i : i + 2);
         }
     }
+    baton_sparse_stats_t before, behind;
+    support_ok(baton_sparse_stats(group->ranks[0], &before));
+    step_with_first(group, third);
+    support_ok(baton_sparse_stats(group->ranks[0], &behind));
+    assert_true(fabs(behind.threshold / before.threshold -
+                     pow(1.03, 5) * 1.012) < 1e-5);
     support_sparse_close(group);
 }
 

@@ -585,6 +585,15 @@ TEST(test_a_measured_algorithm_that_keeps_no_order)
 
 /* ---- BATON_TUNE=measure */
 
+static void choose_of(support_worker_t *worker)
+{
+    baton_choice_t choice;
+    baton_choice_case_t of = case_of(BYTES);
+    of.collective = *(const baton_collective_t *)worker->arg;
+    (void)support_worker_ok(worker,
+                            baton__choose_for(worker->group, &of, &choice));
+}
+
 TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)
 {
     let_win(2);
@@ -592,9 +601,15 @@ TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)
     support_cluster_run(cluster, run_allreduce, NULL);
     int taken = samples;
     support_cluster_run(cluster, run_allreduce, NULL);
-    support_set_variable("BATON_TUNE", NULL);
     assert_true(taken > 0);
     assert_int_equal(samples, taken);
+    baton_collective_t others[] = {BATON_COLLECTIVE_BARRIER,
+                                   BATON_COLLECTIVE_BROADCAST};
+    for (int i = 0; i < 2; i++) { /* barriers have one algorithm */
+        support_cluster_run(cluster, choose_of, &others[i]);
+        assert_int_equal(samples > taken, i == 1);
+    }
+    support_set_variable("BATON_TUNE", NULL);
     all_choose(cluster, case_of(BYTES), names[2]);
 }
 

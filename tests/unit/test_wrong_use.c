@@ -508,6 +508,7 @@ TEST(test_selections_refuse_nothing)
     assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);
     assert_true(sum[0] == 2 && sum[1] == 4);
     IGNORES("entries", baton_entries_put, BATON_F32, NULL, 1, sum);
+    IGNORES("entries", baton_entries_split, BATON_F32, NULL, 1, indices, NULL);
     GIVES(0, "lists", baton_entries_sum, BATON_F32, NULL, 1, indices);
     GIVES(0, "entries", baton_entry_index, BATON_F32, NULL, 0);
     assert_true(sum[0] == 2 && sum[1] == 4);
