@@ -61,6 +61,7 @@ endif()
 # On emulated hosts of this machine. These tests are skipped, with a reason, if
 # namespaces are forbidden.
 set(hosts_mpi_recovery_args 100) # rounds; those of one host have 500
+set(hosts_mpi_conserve_args 4)   # a quarter of the epochs
 set(hosts ${PROJECT_SOURCE_DIR}/scripts/hosts.sh)
 function(hosts_entry name)
     add_test(NAME ${name} COMMAND ${ARGN})

@@ -6,6 +6,9 @@
 #include "support/mpi.h"
 #include "support/sanitized.h"
 
+/* Ranks of several hosts are slow, so they make only a part of the epochs. */
+static uint64_t fewer = 1;
+
 static void conserve(support_row_t row, const baton_sparse_options_t *sparse,
                      uint64_t steps, uint64_t failures)
 {
@@ -55,7 +58,7 @@ static void conserve_partial(support_row_t row, baton_partial_mode_t mode,
     options.seed = wide ? SUPPORT_WIDE : (uint64_t)mode + row;
     options.mode_ranks =
         mode == BATON_QUORUM ? (uint32_t)world.size / 2 + 1 : 0;
-    conserve(row, &options, steps / (mode >= BATON_FULL ? 4 : 1), 0);
+    conserve(row, &options, steps / fewer / (mode >= BATON_FULL ? 4 : 1), 0);
 }
 
 /* Every algorithm, and SparDL with every number of teams. Vectors are long, so
@@ -97,20 +100,23 @@ static void conserve_failures(void)
         plain.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
         plain.warmup = 200; /* the first steps are dense */
         plain.in_place = i == 0 && world.size % 3 == 2;
-        conserve(SUPPORT_SPARSE, &plain, 20, 200);
+        conserve(SUPPORT_SPARSE, &plain, 20, 200 / fewer);
     }
     for (int i = 0; i < 4; i++) {
         options.algorithm = algorithms[i];
         options.teams = i == 0 && world.size % 2 == 0 ? 2 : 1;
         options.mode = i % 2 == 0 ? BATON_SOLO : BATON_MAJORITY;
         options.warmup = 50;
-        conserve(SUPPORT_PARTIAL_SPARSE, &options, 20, 200);
+        conserve(SUPPORT_PARTIAL_SPARSE, &options, 20, 200 / fewer);
     }
 }
 
 int main(int argc, char **argv)
 {
     support_mpi_begin(argc, argv);
+    if (argc > 1) {
+        fewer = strtoull(argv[1], NULL, 10);
+    }
     support_mpi_open();
     conserve_sparse();
     for (int mode = BATON_SOLO; mode <= BATON_QUORUM; mode++) {
