@@ -265,8 +265,9 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                             .mappings.socket = -1};
     host->bytes = host_lay_out(host, NULL);
     baton_status_t status =
-        file < 0 ? map_alone(host)
-                 : baton__share_map(file, host->bytes, &host->memory);
+        file < 0 && count == 1
+            ? map_alone(host)
+            : baton__share_map(file, host->bytes, &host->memory);
     if (status != BATON_OK) {
         return status;
     }
