@@ -3,7 +3,8 @@
    host has a clock of its own.
 
    A request is a byte. After CLOCK the other host replies with the time by its
-   clock, and after READ with that and the entries of all jobs of that host.
+   clock, and after READ with the entries of all jobs of that host. All hosts
+   must be read nearly at once, because few of the last times are kept.
    Half the time until a reply of the clock comes is the most by which the two
    clocks can be misjudged. */
 #include "top/top.h"
@@ -59,43 +60,45 @@ static uint64_t clock_ns(void)
 
 int top_serve(void)
 {
-    for (int request; (request = getchar()) != EOF;) {
-        const uint64_t now_ns = clock_ns();
-        (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
-        if (fflush(stdout) != 0) {
-            break;
-        }
-        if (request != READ) {
-            continue;
-        }
+    int request = READ;
+    while (request == READ && ferror(stdout) == 0) {
+        /* This takes tens of milliseconds, so it is done before the request. */
         top_job_t *jobs;
+        const int count = top_job_list(&jobs);
+        while ((request = getchar()) == CLOCK) {
+            const uint64_t now_ns = clock_ns();
+            (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
+            (void)fflush(stdout);
+        }
         top_reading_t all = {0};
-        for (int i = top_job_list(&jobs); i-- > 0;) {
+        for (int i = 0; i < count; i++) {
             top_read(&jobs[i], &all);
             top_job_close(&jobs[i]);
         }
         free(jobs);
         const reply_t reply = {sizeof *all.entries, all.count};
-        (void)fwrite(&reply, sizeof reply, 1, stdout);
-        (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
-        top_reading_free(&all);
-        if (fflush(stdout) != 0) {
-            break;
+        if (request == READ) {
+            (void)fwrite(&reply, sizeof reply, 1, stdout);
+            (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
+            (void)fflush(stdout);
         }
+        top_reading_free(&all);
     }
     return EXIT_SUCCESS;
 }
 
 /* ---- requests ------------------------------------------------------------ */
 
-static bool exchange(const top_host_t *host, char request, void *reply,
-                     size_t bytes)
+/* If the request can't be sent, no reply comes. */
+static void ask(const top_host_t *host, char request)
+{
+    (void)!send(host->fd, &request, 1, MSG_NOSIGNAL);
+}
+
+static bool receive(const top_host_t *host, void *reply, size_t bytes)
 {
     size_t got = 0;
     ssize_t more = 1;
-    if (request != 0 && send(host->fd, &request, 1, MSG_NOSIGNAL) != 1) {
-        return false;
-    }
     while (got < bytes && more != 0) {
         more = read(host->fd, (char *)reply + got, bytes - got);
         /* A read with a time-out also ends when this process is stopped, and
@@ -106,13 +109,14 @@ static bool exchange(const top_host_t *host, char request, void *reply,
     return got == bytes;
 }
 
-/* Sends a request, and notes how far the host's clock is ahead if that is known
-   better than before. */
-static bool ask_host(top_host_t *host, char request)
+/* Asks for the time, and notes how far the host's clock is ahead if that is
+   known better than before. */
+static bool ask_clock(top_host_t *host)
 {
     uint64_t his_ns;
     const uint64_t before_ns = clock_ns();
-    if (!exchange(host, request, &his_ns, sizeof his_ns)) {
+    ask(host, CLOCK);
+    if (!receive(host, &his_ns, sizeof his_ns)) {
         return false;
     }
     const uint64_t now_ns = clock_ns();
@@ -169,7 +173,7 @@ static bool connect_host(top_host_t *host, const char *via)
     (void)close(ends[1]);
     bool replies = host->process > 0;
     for (int i = 0; i < TRIES && replies; i++) {
-        replies = ask_host(host, CLOCK);
+        replies = ask_clock(host);
     }
     return replies;
 }
@@ -237,6 +241,20 @@ static void take_entries(top_reading_t *to, size_t own, const top_host_t *host,
     }
 }
 
+void top_hosts_ask(top_host_t *hosts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (hosts[i].process != 0 && !ask_clock(&hosts[i])) {
+            give_up(&hosts[i]);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (hosts[i].process != 0) {
+            ask(&hosts[i], READ);
+        }
+    }
+}
+
 void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
 {
     const size_t own = to->count;
@@ -248,12 +266,11 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
         if (hosts[i].process == 0) {
             continue;
         }
-        bool replies = ask_host(&hosts[i], READ) &&
-                       exchange(&hosts[i], 0, &reply, sizeof reply) &&
+        bool replies = receive(&hosts[i], &reply, sizeof reply) &&
                        reply.entry_bytes == sizeof entry;
         from.count = 0;
         for (uint64_t k = 0; replies && k < reply.count; k++) {
-            replies = exchange(&hosts[i], 0, &entry, sizeof entry);
+            replies = receive(&hosts[i], &entry, sizeof entry);
             if (replies) {
                 top_add_entry(&from, &entry, i + 1);
             }

@@ -194,6 +194,7 @@ static void read_hosts(const top_job_t *job, top_host_t *hosts, int host_count,
                        top_reading_t *out)
 {
     out->count = 0;
+    top_hosts_ask(hosts, host_count);
     top_read(job, out);
     top_hosts_read(hosts, host_count, out);
 }
