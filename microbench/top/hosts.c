@@ -3,14 +3,18 @@
    host has a clock of its own.
 
    A request is a byte. After CLOCK the other host replies with the time by its
-   clock, and after READ with that and the entries of all jobs of that host.
+   clock, and after READ with the entries of all jobs of that host. All hosts
+   must be read nearly at once, because few of the last times are kept.
    Half the time until a reply of the clock comes is the most by which the two
    clocks can be misjudged. */
 #include "top/top.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +23,9 @@ enum {
     CLOCK = 'c',
     READ = 'r',
     TRIES = 8, /* requests of the clock when a host is connected */
+    /* How long a reply is awaited. While a host is connected, a user may type a
+       password. */
+    LONGEST_S = 10,
     LEAST_SAMPLES = 4,
     MOST_SAMPLES = 2 * BATON_LATENESS_CAME /* of two readings */
 };
@@ -53,56 +60,63 @@ static uint64_t clock_ns(void)
 
 int top_serve(void)
 {
-    for (int request; (request = getchar()) != EOF;) {
-        const uint64_t now_ns = clock_ns();
-        (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
-        if (fflush(stdout) != 0) {
-            break;
-        }
-        if (request != READ) {
-            continue;
-        }
+    int request = READ;
+    while (request == READ && ferror(stdout) == 0) {
+        /* This takes tens of milliseconds, so it is done before the request. */
         top_job_t *jobs;
+        const int count = top_job_list(&jobs);
+        while ((request = getchar()) == CLOCK) {
+            const uint64_t now_ns = clock_ns();
+            (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
+            (void)fflush(stdout);
+        }
         top_reading_t all = {0};
-        for (int i = top_job_list(&jobs); i-- > 0;) {
+        for (int i = 0; i < count; i++) {
             top_read(&jobs[i], &all);
             top_job_close(&jobs[i]);
         }
         free(jobs);
         const reply_t reply = {sizeof *all.entries, all.count};
-        (void)fwrite(&reply, sizeof reply, 1, stdout);
-        (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
-        top_reading_free(&all);
-        if (fflush(stdout) != 0) {
-            break;
+        if (request == READ) {
+            (void)fwrite(&reply, sizeof reply, 1, stdout);
+            (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
+            (void)fflush(stdout);
         }
+        top_reading_free(&all);
     }
     return EXIT_SUCCESS;
 }
 
 /* ---- requests ------------------------------------------------------------ */
 
-static bool exchange(const top_host_t *host, char request, void *reply,
-                     size_t bytes)
+/* If the request can't be sent, no reply comes. */
+static void ask(const top_host_t *host, char request)
+{
+    (void)!send(host->fd, &request, 1, MSG_NOSIGNAL);
+}
+
+static bool receive(const top_host_t *host, void *reply, size_t bytes)
 {
     size_t got = 0;
-    if (request != 0 && send(host->fd, &request, 1, MSG_NOSIGNAL) != 1) {
-        return false;
-    }
-    for (ssize_t more = 1; got < bytes && more > 0; got += (size_t)more) {
+    ssize_t more = 1;
+    while (got < bytes && more != 0) {
         more = read(host->fd, (char *)reply + got, bytes - got);
-        more = more < 0 ? 0 : more;
+        /* A read with a time-out also ends when this process is stopped, and
+           goes on. */
+        more = more < 0 && errno != EINTR ? 0 : more;
+        got += (size_t)(more > 0 ? more : 0);
     }
     return got == bytes;
 }
 
-/* Sends a request, and notes how far the host's clock is ahead if that is known
-   better than before. */
-static bool ask_host(top_host_t *host, char request)
+/* Asks for the time, and notes how far the host's clock is ahead if that is
+   known better than before. */
+static bool ask_clock(top_host_t *host)
 {
     uint64_t his_ns;
     const uint64_t before_ns = clock_ns();
-    if (!exchange(host, request, &his_ns, sizeof his_ns)) {
+    ask(host, CLOCK);
+    if (!receive(host, &his_ns, sizeof his_ns)) {
         return false;
     }
     const uint64_t now_ns = clock_ns();
@@ -124,7 +138,10 @@ static void give_up(top_host_t *host)
                   "baton-top\n",
                   host->name);
     (void)close(host->fd);
-    (void)waitpid(host->process, NULL, 0);
+    /* A process that ignores the signal is not waited for. */
+    if (host->process > 0 && waitpid(host->process, NULL, WNOHANG) == 0) {
+        (void)kill(host->process, SIGTERM);
+    }
     host->process = 0;
 }
 
@@ -141,6 +158,9 @@ static bool connect_host(top_host_t *host, const char *via)
     }
     path[length] = '\0';
     (void)snprintf(command, sizeof command, "exec %s \"$@\"", via);
+    const struct timeval longest = {.tv_sec = LONGEST_S};
+    (void)setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &longest,
+                     sizeof longest);
     host->fd = ends[0];
     host->process = fork();
     if (host->process == 0) {
@@ -153,7 +173,7 @@ static bool connect_host(top_host_t *host, const char *via)
     (void)close(ends[1]);
     bool replies = host->process > 0;
     for (int i = 0; i < TRIES && replies; i++) {
-        replies = ask_host(host, CLOCK);
+        replies = ask_clock(host);
     }
     return replies;
 }
@@ -169,7 +189,7 @@ top_host_t *top_hosts_open(char *names, const char *via, int *count_out)
     for (char *rest, *name = strtok_r(names, ",", &rest);
          hosts != NULL && name != NULL; name = strtok_r(NULL, ",", &rest)) {
         top_host_t *host = &hosts[(*count_out)++];
-        host->name = name;
+        *host = (top_host_t){.name = name, .fd = -1};
         if (!connect_host(host, via)) {
             give_up(host);
         }
@@ -177,35 +197,68 @@ top_host_t *top_hosts_open(char *names, const char *via, int *count_out)
     return hosts;
 }
 
-/* Adds an entry that another host has sent, if it belongs to the job and is not
-   there yet: processes of several emulated hosts see each other. */
-static void take_entry(top_reading_t *to, size_t own, const top_host_t *host,
-                       int number, baton_board_entry_t *entry)
+/* True if the entry's process, which has sent all entries of `from`, has a
+   schedule that one of the first `own` entries of `to` is of. */
+static bool is_of_job(const top_reading_t *to, size_t own,
+                      const top_reading_t *from,
+                      const baton_board_entry_t *entry)
 {
-    bool belongs = false;
-    for (size_t i = 0; i < to->count; i++) {
-        const baton_board_entry_t *other = &to->entries[i];
-        if (other->key == entry->key && other->rank == entry->rank) {
-            return;
+    for (size_t i = 0; i < from->count; i++) {
+        for (size_t k = 0;
+             k < own && top_same_process(&from->entries[i], entry); k++) {
+            if (to->entries[k].key == from->entries[i].key) {
+                return true;
+            }
         }
-        belongs |= i < own && other->key == entry->key;
     }
-    for (int i = 0; i < BATON_LATENESS_CAME && belongs; i++) {
-        const uint64_t word = entry->came[i];
-        entry->came[i] = word == 0 ? 0
-                                   : (word & ~TIME_MASK) |
-                                         ((word - host->ahead_ns) & TIME_MASK);
+    return false;
+}
+
+/* Adds the entries that a host has sent, of ranks of the job that are not there
+   yet: processes of several emulated hosts see each other. */
+static void take_entries(top_reading_t *to, size_t own, const top_host_t *host,
+                         int number, const top_reading_t *from)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        baton_board_entry_t entry = from->entries[i];
+        bool taken = !is_of_job(to, own, from, &entry);
+        for (size_t k = 0; k < to->count && !taken; k++) {
+            taken = to->entries[k].key == entry.key &&
+                    to->entries[k].rank == entry.rank;
+        }
+        for (int k = 0; k < BATON_LATENESS_CAME; k++) {
+            const uint64_t word = entry.came[k];
+            entry.came[k] = word == 0
+                                ? 0
+                                : (word & ~TIME_MASK) |
+                                      ((word - host->ahead_ns) & TIME_MASK);
+        }
+        if (!taken) {
+            /* Processes of two hosts may have the same number. */
+            entry.container ^= (unsigned)number * 0x9e3779b1U;
+            top_add_entry(to, &entry, number);
+        }
     }
-    if (belongs) {
-        /* Processes of two hosts may have the same number. */
-        entry->container ^= (unsigned)number * 0x9e3779b1U;
-        top_add_entry(to, entry, number);
+}
+
+void top_hosts_ask(top_host_t *hosts, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (hosts[i].process != 0 && !ask_clock(&hosts[i])) {
+            give_up(&hosts[i]);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (hosts[i].process != 0) {
+            ask(&hosts[i], READ);
+        }
     }
 }
 
 void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
 {
     const size_t own = to->count;
+    top_reading_t from = {0};
     to->error_ns = 0;
     for (int i = 0; i < count; i++) {
         reply_t reply;
@@ -213,21 +266,24 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
         if (hosts[i].process == 0) {
             continue;
         }
-        bool replies = ask_host(&hosts[i], READ) &&
-                       exchange(&hosts[i], 0, &reply, sizeof reply) &&
+        bool replies = receive(&hosts[i], &reply, sizeof reply) &&
                        reply.entry_bytes == sizeof entry;
+        from.count = 0;
         for (uint64_t k = 0; replies && k < reply.count; k++) {
-            replies = exchange(&hosts[i], 0, &entry, sizeof entry);
+            replies = receive(&hosts[i], &entry, sizeof entry);
             if (replies) {
-                take_entry(to, own, &hosts[i], i + 1, &entry);
+                top_add_entry(&from, &entry, i + 1);
             }
         }
         if (!replies) {
             give_up(&hosts[i]);
+            continue;
         }
+        take_entries(to, own, &hosts[i], i + 1, &from);
         to->error_ns =
             hosts[i].error_ns > to->error_ns ? hosts[i].error_ns : to->error_ns;
     }
+    top_reading_free(&from);
 }
 
 const char *top_hosts_name(const top_host_t *hosts, int number)
@@ -319,16 +375,18 @@ static int64_t middle(int64_t *values, int count)
     return values[count / 2];
 }
 
-/* Shifts the times of a host towards those of this host by as much as its clock
-   may be misjudged: what that could explain is not taken for lateness. */
-static void shift_host(comparison_t *self, int host, int64_t error_ns)
+/* Shifts the times of a host towards those of another one by as much as their
+   clocks may be misjudged: what that could explain is not taken for
+   lateness. */
+static void shift_host(comparison_t *self, int host, int to, int64_t error_ns)
 {
     int64_t apart[MOST_SAMPLES];
-    int64_t mine, his, last;
+    int64_t first, his, last;
     for (int i = 0; i < self->samples; i++) {
-        find_ends(self, i, 0, &mine, &last);
+        find_ends(self, i, to, &first, &last);
         find_ends(self, i, host, &his, &last);
-        apart[i] = his - mine;
+        /* The host may have no rank of this schedule. */
+        apart[i] = his < INT64_MAX ? his - first : 0;
     }
     int64_t shift = middle(apart, self->samples);
     shift = shift > error_ns ? error_ns : shift < -error_ns ? -error_ns : shift;
@@ -345,7 +403,7 @@ static void shift_host(comparison_t *self, int host, int64_t error_ns)
 static void count_samples(const comparison_t *self, int rank)
 {
     baton_lateness_t *of = &self->entries[rank]->lateness;
-    const uint64_t each = of->timed / (uint64_t)self->samples;
+    const uint64_t samples = (uint64_t)self->samples;
     int64_t late_ns[MOST_SAMPLES], waited_ns[MOST_SAMPLES];
     int64_t behind_ns[MOST_SAMPLES];
     uint64_t last = 0;
@@ -368,13 +426,15 @@ static void count_samples(const comparison_t *self, int rank)
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
             bin++;
         }
-        of->late_bins[bin] += each > 0 ? each : 1;
+        /* so that the bins' sum is `timed` */
+        of->late_bins[bin] += of->timed * (uint64_t)(i + 1) / samples -
+                              of->timed * (uint64_t)i / samples;
     }
     of->late_ns = of->timed * (uint64_t)middle(late_ns, self->samples);
     of->behind_ns = of->timed * (uint64_t)middle(behind_ns, self->samples);
     of->waited_ns = of->timed * (uint64_t)middle(waited_ns, self->samples);
     of->waited_ns = of->waited_ns < of->took_ns ? of->waited_ns : of->took_ns;
-    of->last = of->timed * last / (uint64_t)self->samples;
+    of->last = of->timed * last / samples;
 }
 
 /* Of all hosts, the one whose ranks come last measures the collective's own
@@ -409,18 +469,21 @@ static void compare(comparison_t *self, const top_reading_t *before,
                     uint64_t error_ns)
 {
     bool counted = true;
-    int most = 0;
+    int least = self->hosts[0], most = least;
     for (int rank = 0; rank < self->ranks; rank++) {
         counted &= self->entries[rank]->lateness.timed > 0;
+        least = self->hosts[rank] < least ? self->hosts[rank] : least;
         most = self->hosts[rank] > most ? self->hosts[rank] : most;
     }
     take_samples(self, before, self->entries[0]);
     take_samples(self, before, top_find(before, self->entries[0]));
-    if (most == 0 || !counted || self->samples < LEAST_SAMPLES) {
+    if (most == least || !counted || self->samples < LEAST_SAMPLES) {
         return;
     }
-    for (int host = 1; host <= most; host++) {
-        shift_host(self, host, (int64_t)error_ns);
+    /* Both clocks are compared with this host's. */
+    error_ns = least == 0 ? error_ns : 2 * error_ns;
+    for (int host = least + 1; host <= most; host++) {
+        shift_host(self, host, least, (int64_t)error_ns);
     }
     share_own_time(self);
     for (int rank = 0; rank < self->ranks; rank++) {

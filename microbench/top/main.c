@@ -60,6 +60,19 @@ static const cli_option_t options[] = {
    counts do not change in this time is reported as waiting. */
 enum { GLANCE_MS = 300 };
 
+static void top_resolve(const cli_parser_t *parser)
+{
+    const request_t *request = parser->values;
+    if (request->hosts != NULL &&
+        request->hosts[strspn(request->hosts, ",")] == '\0') {
+        cli_refuse(parser, "--hosts: names no host");
+    }
+    if (request->hosts != NULL && request->metrics != NULL) {
+        cli_refuse(parser, "--prometheus exports one host's counts: run it on "
+                           "each host, without --hosts");
+    }
+}
+
 static void pause_s(double seconds)
 {
     struct timespec left = {(time_t)seconds, (long)(1e9 * fmod(seconds, 1))};
@@ -181,13 +194,15 @@ static void read_hosts(const top_job_t *job, top_host_t *hosts, int host_count,
                        top_reading_t *out)
 {
     out->count = 0;
+    top_hosts_ask(hosts, host_count);
     top_read(job, out);
     top_hosts_read(hosts, host_count, out);
 }
 
 int main(int argc, char **argv)
 {
-    static const cli_program_t program = {doc, options, CLI_ANY, NULL, NULL};
+    static const cli_program_t program = {doc, options, CLI_ANY, top_resolve,
+                                          NULL};
     request_t request = {.interval_s = 2};
     cli_parse(&program, argc, argv, &request);
     /* for names, since JSON is UTF-8 */

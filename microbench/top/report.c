@@ -359,19 +359,19 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
         const baton_lateness_t *of = &row->sum;
         (void)fprintf(
             to,
-            "%s\n  {\"rank\": %d, \"host\": \"%s\", \"process\": %d, "
-            "\"late\": %s, "
+            "%s\n  {\"rank\": %d, \"process\": %d, \"late\": %s, "
             "\"epochs\": %llu, \"missed\": %llu, \"timed\": %llu, "
             "\"late_ms\": %.6f, \"last\": %.4f, \"behind_ms\": %.6f, "
-            "\"waited_ms\": %.6f, \"epoch\": %llu, \"schedule\": ",
-            i > 0 ? "," : "", row->entry->rank, row_host(report, row),
-            row->entry->process, row->late ? "true" : "false",
-            (unsigned long long)of->epochs, (unsigned long long)of->missed,
-            (unsigned long long)of->timed, mean_ms(of->late_ns, of),
-            0.01 * percent(of->last, of->timed), mean_ms(of->behind_ns, of),
-            mean_ms(of->waited_ns, of),
+            "\"waited_ms\": %.6f, \"epoch\": %llu, \"host\": ",
+            i > 0 ? "," : "", row->entry->rank, row->entry->process,
+            row->late ? "true" : "false", (unsigned long long)of->epochs,
+            (unsigned long long)of->missed, (unsigned long long)of->timed,
+            mean_ms(of->late_ns, of), 0.01 * percent(of->last, of->timed),
+            mean_ms(of->behind_ns, of), mean_ms(of->waited_ns, of),
             row->busy != NULL ? (unsigned long long)row->busy->lateness.started
                               : 0);
+        top_print_quoted(to, row_host(report, row));
+        (void)fputs(", \"schedule\": ", to);
         top_print_quoted(to, row->busy != NULL ? row->busy->name : "");
         (void)fputc('}', to);
     }

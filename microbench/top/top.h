@@ -62,8 +62,11 @@ int top_serve(void);
    does. A host that does not reply is reported, and ignored from then on. */
 top_host_t *top_hosts_open(char *names, const char *via, int *count_out);
 
-/* Adds the counts of the job's ranks on the other hosts to those of this host,
-   with the times of this host's clock. */
+/* Asks all hosts for their counts. */
+void top_hosts_ask(top_host_t *hosts, int count);
+
+/* Adds the counts of the job's ranks on the other hosts, which were asked, to
+   those of this host, with the times of this host's clock. */
 void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to);
 
 const char *top_hosts_name(const top_host_t *hosts, int number);

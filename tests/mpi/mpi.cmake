@@ -12,10 +12,11 @@ set(mpi_conformance_ranks 1 3 8)
 set(mpi_dense_ranks 2 5 8)
 set(mpi_staged_ranks 3)
 set(mpi_subgroups_ranks 1 4 8)
-set(mpi_forbidden_ranks "") # it has an argument, see below; as have the next three
+set(mpi_forbidden_ranks "") # it has an argument, see below; as have the next four
 set(mpi_cable_ranks "")
 set(mpi_soak_ranks "") # scripts/soak.sh
 set(mpi_survivors_ranks "")
+set(mpi_late_ranks "")
 if(BATON_SANITIZE)
     foreach(name mpi_memory mpi_dense mpi_conserve mpi_subgroups)
         set(${name}_ranks 3)
@@ -215,8 +216,9 @@ if(BATON_BUILD_MICROBENCH)
     set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
 
     hosts_entry(hosts_top ${hosts} 2 ${CMAKE_CURRENT_SOURCE_DIR}/mpi/top.sh
-        $<TARGET_FILE:baton-top> ${MPIEXEC_EXECUTABLE} -np 2 --oversubscribe
-        --bind-to none --map-by node $<TARGET_FILE:baton-skew>)
+        $<TARGET_FILE:baton-top> $<TARGET_FILE:baton-skew>
+        $<TARGET_FILE:mpi_late> ${MPIEXEC_EXECUTABLE} --oversubscribe
+        --bind-to none --map-by node)
 
     foreach(ranks 2 3)
         set(name bench_command.np${ranks})
