@@ -295,6 +295,12 @@ static void end_after_reset(bool much_later)
     settle(2);
     assert_true(baton__links_has_lifeline(&ends[1].links, 2));
     assert_true(baton__links_has_lifeline(&ends[2].links, 1));
+    int alive = 0;
+    socklen_t bytes = sizeof alive;
+    assert_int_equal(getsockopt(link_of(1, 2)->lifeline, SOL_SOCKET,
+                                SO_KEEPALIVE, &alive, &bytes),
+                     0);
+    assert_int_equal(alive, 1);
     baton__links_ring(&ends[1].links, 2, 1);
     assert_true(is_woken(2, PATIENCE_MS));
     baton__descriptor_close(&link_of(2, 1)->fd); /* with an unread ring */

@@ -1444,6 +1444,36 @@ TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
     }
 }
 
+/* A rank whose host refuses connections is lost if it is silent, unless there
+   was a lifeline: then a firewall refuses them. */
+TEST(test_mpi_far_refused_rank_with_a_lifeline_lives)
+{
+    enum { ASKS = 20 };
+    static const uint64_t silent_ns = UINT64_C(10000000000);
+    uint16_t port, nobody;
+    open_quiet();
+    baton__answers_t *answers = &rank_of(0)->answers;
+    support_ok(baton__answers_open(answers, baton__links_listen(NULL, 3, &port),
+                                   0, 3, NULL));
+    int listener = baton__links_listen(NULL, 3, &nobody);
+    (void)close(listener);
+    answers->timeout_ns = 1000 * silent_ns;
+    answers->places[1].port = nobody;
+    assert_true(link_of(0, 1)->lifeline_made);
+    for (int with = 1; with >= 0; with--) {
+        for (int i = 0; i < ASKS; i++) {
+            answers->asked[1].silent_ns = silent_ns;
+            baton__mpi_ask(rank_of(0), 1);
+            (void)poll(NULL, 0, 1);
+        }
+        settle(0);
+        assert_int_equal(seen[0].losses, 1 - with);
+        link_of(0, 1)->lifeline_made = false;
+    }
+    assert_non_null(strstr(seen[0].lost[0].detail, "are refused"));
+    baton__answers_close(answers);
+}
+
 /* Makes rank `peer` doubtful to `rank`: rank 2 is lost, and there is no link.
  */
 static void doubt(int rank, int peer)

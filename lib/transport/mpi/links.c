@@ -39,6 +39,10 @@ static const uint32_t LIFELINE = UINT32_C(1) << 30;
    that can't be made, and each later one: many ranks may be out of reach. */
 enum { DISOWN_MS = 20, DISOWN_LATER_MS = 1 };
 
+/* After how long the kernel first sends something over an idle lifeline. Many
+   firewalls forget connections that are idle for some minutes. */
+enum { LIFELINE_IDLE_S = 60 };
+
 /* After the greeting, words are sent: the number of packets that the writer has
    sent, or one of these farewells. links->blamed is added to
    FAREWELL_AFTER_LOSS. */
@@ -311,6 +315,13 @@ static void set_options(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+static void keep_alive(int fd)
+{
+    int on = 1, idle_s = LIFELINE_IDLE_S;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+}
+
 static void links_end(baton__link_t *link)
 {
     /* This also removes the descriptor from the epoll. */
@@ -486,8 +497,10 @@ static void finish_connecting(const baton__links_t *links, int peer,
 {
     if (greet(links, &link->fd, peer, 0)) {
         be_open(link);
-        link->lifeline =
-            link->lifeline < 0 ? connect_to(links, peer) : link->lifeline;
+        if (link->lifeline < 0) {
+            link->lifeline = connect_to(links, peer);
+            keep_alive(link->lifeline);
+        }
     } else if (link->fd < 0) {
         be_broken(link, 0);
     }
@@ -554,7 +567,7 @@ static bool identify_connections(baton__links_t *links, int *made)
         } else if (link != NULL && (greeting.to & LIFELINE) != 0) {
             baton__descriptor_close(&link->lifeline);
             link->lifeline = fd;
-            link->lifeline_open = true;
+            link->lifeline_open = link->lifeline_made = true;
             /* If the lifeline can't be watched, it is still looked at before
                each packet, and the peer must not take it for ended. */
             (void)watch(links, fd, peer);
@@ -625,6 +638,7 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
     char byte;
     if (link->lifeline >= 0 && !link->lifeline_open) {
         link->lifeline_open = greet(links, &link->lifeline, peer, LIFELINE);
+        link->lifeline_made |= link->lifeline_open;
     }
     if (link->lifeline_open) {
         ssize_t got = recv(link->lifeline, &byte, 1, MSG_DONTWAIT);

@@ -15,8 +15,9 @@
    of ranks has a second connection, the lifeline, on which nothing is sent once
    it is made. It never holds unread bytes, so the kernel of a peer that ends
    does not reset it: it reaches its end of file. A peer whose link was reset,
-   and whose lifeline stays open, is behind a firewall. Without a lifeline,
-   answers.h finds out whether a peer still answers. */
+   and whose lifeline stays open, is behind a firewall. The kernel sends
+   something over an idle lifeline each minute, lest firewalls forget it.
+   Without a lifeline, answers.h finds out whether a peer still answers. */
 #pragma once
 
 #include <baton/types.h>
@@ -52,8 +53,9 @@ typedef struct baton__link {
        link was not reset since it was last open. */
     uint64_t reset_ns;
     int lifeline; /* the descriptor of the lifeline; -1: there is none */
-    /* The lifeline was made, and has not ended. */
-    bool lifeline_open;
+    /* lifeline_open: the lifeline was made, and has not ended. lifeline_made:
+       it was made once. */
+    bool lifeline_open, lifeline_made;
     /* The lifeline has reached its end of file: the peer's process has ended,
        or it has closed its group. */
     bool lifeline_ended;

@@ -41,9 +41,10 @@ enum {
        only while it is called. */
     MOVING_US = 1000,
     /* If a rank's host refuses connections, either the rank's process has ended
-       and the kernel refuses them, or a firewall does. A rank with a lifeline
-       (links.h) has not ended. Any other rank must also have been silent for
-       this long, or for half of BATON_PEER_TIMEOUT_MS if that is less. */
+       and the kernel refuses them, or a firewall does. If this rank had a
+       lifeline (links.h) to that one, the lifeline would have ended, so a
+       firewall is assumed. Any other rank must also have been silent for this
+       long, or for half of BATON_PEER_TIMEOUT_MS if that is less. */
     REFUSED_NS = 2000000000,
     /* One poll in this many drains the descriptors of liveness.h. */
     LIVENESS_POLLS = 1024,
@@ -562,7 +563,7 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
         return reply;
     }
     const uint64_t half = mpi->answers.timeout_ns / 2;
-    return baton__links_has_lifeline(&mpi->net.links, peer) ||
+    return mpi->net.links.at[peer].lifeline_made ||
                    asked->silent_ns <
                        (half == 0 || half > REFUSED_NS ? REFUSED_NS : half)
                ? BATON__REPLY_NONE
