@@ -29,7 +29,7 @@ int main(int argc, char **argv)
         baton_group_create_sub(world.group, ranks, count, "some", &group));
     baton_schedule_t *schedule =
         support_mpi_sum(group, &some, sizeof some, BATON_U64, NULL);
-    const bool late = world.rank == ranks[count - 1];
+    const bool late = count > 0 && world.rank == ranks[count - 1];
     for (;;) {
         (void)usleep(late ? STEP_US + LATE_US : STEP_US);
         support_mpi_run(schedule);

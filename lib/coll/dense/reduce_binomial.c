@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-/* Reduction up a binomial tree. An id is a rank counted from the root. In step k
-   an id receives from id + 2^k the partial sum of the 2^k ids from id + 2^k on,
-   and takes it as the right operand:
+/* Reduction up a binomial tree. An id is a rank counted from the root. In step
+   k an id receives from id + 2^k the partial sum of the 2^k ids from id + 2^k
+   on, and takes it as the right operand:
 
        recv +1 --+      recv +2 --+      recv +4 --+
                  v                v                v
