@@ -21,16 +21,16 @@ extern "C" {
 
 /* Creates a group over `comm` (an intracommunicator). Collective: blocks until
    all ranks have called it, and warns if some ranks have not after
-   BATON_STALL_MS. All ranks get BATON_ERR_TRANSPORT if a rank ends meanwhile
-   (the ranks on its host tell all others), or has not answered for
-   BATON_PEER_TIMEOUT_MS after the warning. Then ranks may have left an exchange
-   on `comm` at different places: create no other group of `comm`, and call none
-   of MPI's collectives on it. Baton's messages can't collide with those of the
-   program: if any of Baton's messages go over MPI (see Threads), the library
-   duplicates `comm` for them. The library calls MPI by its PMPI_ names, so
-   tools that interpose MPI's symbols see none of its calls. Destroy the group
-   before MPI_Finalize; otherwise a message is logged, and peers on other hosts
-   are lost.
+   BATON_STALL_MS. All ranks get BATON_ERR_TRANSPORT if a rank ends after all
+   have called it (the ranks on its host tell all others; before that, only MPI
+   could notice it), or has not answered for BATON_PEER_TIMEOUT_MS after the
+   warning. Then ranks may have left an exchange on `comm` at different places:
+   create no other group of `comm`, and call none of MPI's collectives on it.
+   Baton's messages can't collide with those of the program: if any of Baton's
+   messages go over MPI (see Threads), the library duplicates `comm` for them.
+   The library calls MPI by its PMPI_ names, so tools that interpose MPI's
+   symbols see none of its calls. Destroy the group before MPI_Finalize;
+   otherwise a message is logged, and peers on other hosts are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
@@ -55,12 +55,12 @@ extern "C" {
    libbaton.so; link a plugin that contains libbaton.a with -z nodelete.
    Features that the host lacks are detected, logged and not used.
 
-   Ranks of different hosts use MPI. Two ranks that exchange messages keep a TCP
-   connection, through which they wake each other. If no connection can be made,
-   ranks poll, and may notice a message up to BATON_SLEEP_US (10000) late. The
-   library ignores SIGPIPE if the action of the signal was the default:
-   otherwise the signal would end the process when Open MPI writes to a lost
-   rank.
+   Ranks of different hosts use MPI. Two ranks that exchange messages keep two
+   TCP connections: through one they wake each other, and by the other each
+   learns when the other ends. If no connection can be made, ranks poll, and may
+   notice a message up to BATON_SLEEP_US (10000) late. The library ignores
+   SIGPIPE if the action of the signal was the default: otherwise the signal
+   would end the process when Open MPI writes to a lost rank.
 
    When a process ends, the ranks on its host notice that at once, and so do
    ranks on other hosts that exchange messages with it. These ranks tell all
