@@ -3,7 +3,7 @@
 # an MPI, it is used; otherwise Open MPI is installed.
 #
 #   scripts/deps.sh           to build and test
-#   scripts/deps.sh --no-mpi  only to build with -DBATON_MPI=OFF: no MPI
+#   scripts/deps.sh --no-mpi  only to build, and no MPI
 #   scripts/deps.sh --demo    and to plot
 #   scripts/deps.sh --ci      and to lint, to build with sanitizers, and to test over
 #                             both MPIs and UCX; fails if another one is mpicc

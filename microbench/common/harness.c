@@ -1,7 +1,7 @@
 #include "common/harness.h"
+#include "common/job.h"
 #include <baton/coll.h>
 #include <baton/engine.h>
-#include <baton/mpi.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,28 +11,29 @@
 /* While rank 0 reads the command line, the others wait for it. */
 static enum { READING, RUNNING, FAILED } stage;
 
+static int own_rank, job_size;
+
 static void harness_end(void)
 {
     if (stage == READING) {
         (void)harness_agree(false);
     }
     if (stage != FAILED) {
-        MPI_Finalize();
+        job_end();
     }
 }
 
-void harness_begin(void)
+int harness_begin(void)
 {
-    int level = 0, rank = 0;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    job_begin(&own_rank, &job_size);
     (void)atexit(harness_end);
-    if (rank > 0) {
+    if (own_rank > 0) {
         stage = RUNNING;
         if (!harness_agree(false)) {
             exit(EXIT_SUCCESS);
         }
     }
+    return job_size;
 }
 
 bool harness_go_on(void)
@@ -45,18 +46,15 @@ bool harness_go_on(void)
 void harness_fail(const char *format, ...)
 {
     char text[1024];
-    int rank = -1;
     va_list args;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     /* Writes the message in one call, because other ranks may print at the same
        time. */
-    (void)fprintf(stderr, "rank %d: %s\n", rank, text);
+    (void)fprintf(stderr, "rank %d: %s\n", own_rank, text);
     stage = FAILED;
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
-    abort(); /* MPI_Abort is not declared noreturn */
+    job_abort();
 }
 
 void must(baton_status_t status)
@@ -93,14 +91,14 @@ static baton_group_t *open_group(baton_progress_t progress,
     if (attach != NULL) {
         must(attach(*engine_out));
     }
-    must(baton_group_create_mpi(*engine_out, MPI_COMM_WORLD, &group));
+    must(job_create_group(*engine_out, &group));
     return group;
 }
 
 void harness_open(harness_t *out, harness_attach_fn attach)
 {
-    MPI_Comm_rank(MPI_COMM_WORLD, &out->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &out->size);
+    out->rank = own_rank;
+    out->size = job_size;
     out->group = open_group(BATON_PROGRESS_DEFAULT, attach, &out->engine);
     out->own_group = open_group(BATON_PROGRESS_MANUAL, NULL, &out->own_engine);
     out->barrier = harness_schedule(out->own_group, "harness/barrier");
@@ -132,7 +130,6 @@ void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
 
 bool harness_agree(bool answer)
 {
-    int value = answer;
-    MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    return value != 0;
+    job_broadcast(&answer, sizeof answer);
+    return answer;
 }

@@ -1,5 +1,5 @@
-/* A process that is one rank of a Baton group over MPI_COMM_WORLD. Used by all
-   programs that measure. */
+/* A process that is one rank of a job (job.h), and of Baton groups of all
+   ranks. Used by all programs that measure. */
 #pragma once
 
 #include "common/measure.h"
@@ -19,11 +19,11 @@ typedef struct harness {
     baton_schedule_t *barrier;
 } harness_t;
 
-/* Starts MPI. Then rank 0 reads the command line alone, because argp prints
-   help and errors, and then ends the process. On the other ranks this function
-   returns when rank 0 has called harness_go_on. If rank 0 has ended instead, it
-   finalizes MPI and ends the process. */
-void harness_begin(void);
+/* Begins the job, and returns its number of ranks. Then rank 0 reads the
+   command line alone, because argp prints help and errors, and then ends the
+   process. On the other ranks this function returns when rank 0 has called
+   harness_go_on. If rank 0 has ended instead, it ends the process, too. */
+int harness_begin(void);
 
 /* Returns whether this is rank 0. */
 bool harness_go_on(void);

@@ -1,10 +1,10 @@
 #include "info/calibrate.h"
 
 #include "common/harness.h"
+#include "common/job.h"
 #include "common/progress.h"
 #include "common/table.h"
 
-#include <baton/mpi.h>
 #include <baton/tuning.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ static bool add_machines(const harness_t *harness, const char *path)
     char mine[NAME];
     char(*names)[NAME] = harness_alloc((size_t)harness->size, NAME);
     (void)snprintf(mine, NAME, "%s", baton_machine_name());
-    MPI_Gather(mine, NAME, MPI_CHAR, names, NAME, MPI_CHAR, 0, MPI_COMM_WORLD);
+    job_gather(mine, NAME, names);
     FILE *file = harness->rank == 0 ? fopen(path, "ae") : NULL;
     bool opened = file != NULL || harness->rank != 0 ||
                   output_fail("can't write", path, errno);
@@ -188,12 +188,11 @@ int info_calibrate(const char *path)
 {
     /* peers[0]: the first other rank on rank 0's host. peers[1]: the first rank
        on another host. */
-    int ranks, peers[2] = {-1, -1};
+    int peers[2] = {-1, -1};
     harness_t harness;
     baton_costs_t costs = BATON_COSTS;
-    harness_begin();
+    int ranks = harness_begin();
     bool root = harness_go_on();
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (ranks < 2) {
         (void)fprintf(stderr, "baton-info: --calibrate: there is 1 rank, must "
                               "be 2 or more: run it under mpirun\n");

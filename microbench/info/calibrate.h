@@ -2,6 +2,6 @@
 #pragma once
 
 /* Measures the costs. Rank 0 prints them and writes the file `path`. Collective
-   over MPI_COMM_WORLD, with at least two ranks. Returns the process's exit
+   over all ranks, of which there are at least two. Returns the process's exit
    status, the same on all ranks. */
 int info_calibrate(const char *path);

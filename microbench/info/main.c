@@ -1,10 +1,10 @@
 /* baton-info: prints the version of this Baton, the machine and the
    configuration. */
 #include "common/cli.h"
+#include "common/job.h"
 #include "info/calibrate.h"
 #include <baton/engine.h>
 #include <baton/tuning.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +38,6 @@ static const cli_option_t options[] = {
      NULL, "Measure costs and write them to FILE, for BATON_CALIBRATION"},
     {0}};
 
-/* ---- system ----------------------------------------------------------- */
-
-/* Returns the first line of MPI's version. MPI_Init is not needed. */
-static const char *mpi_version(void)
-{
-    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    text[strcspn(text, "\n,")] = '\0';
-    return text;
-}
-
 /* ---- printing ---------------------------------------------------------- */
 
 static void print_facts(void)
@@ -57,7 +45,7 @@ static void print_facts(void)
     const char *const facts[][2] = {
         {"Baton", baton_version()},         {"Build", BATON_BUILD_TYPE},
         {"Compiler", BATON_BUILD_COMPILER}, {"Flags", BATON_BUILD_FLAGS},
-        {"Kernels", baton_kernels_name()},  {"MPI", mpi_version()},
+        {"Kernels", baton_kernels_name()},  {"MPI", job_mpi_version()},
         {"Transports", "mpi, inproc"},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {

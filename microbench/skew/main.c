@@ -1,10 +1,10 @@
 /* baton-skew: measures the latency of all-reduce when ranks arrive one after
    another. See `baton-skew --help`; run.c says how it measures, account.h how
    every result is checked. */
+#include "common/job.h"
 #include "skew/skew.h"
 #include <inttypes.h>
 #include <math.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void print_heading(const skew_options_t *options)
     (void)printf(
         "baton-skew: %d ranks, %g ms apart, %" PRIu64 " iterations after "
         "%d to warm up, seed %" PRIu64 ", every result checked\n"
-        "  MPI/this  mean latency of MPI_Allreduce over this system's\n"
+        "  %-9s mean latency of %s over this system's\n"
         "  robust us median over iterations of the mean over ranks\n"
         "  limit us  mean time that ranks wait for the arrival that begins an "
         "iteration\n"
@@ -23,7 +23,8 @@ static void print_heading(const skew_options_t *options)
         "  active    ranks whose contribution to an iteration is in its "
         "result\n",
         options->ranks, options->skew_ms, options->iterations, SKEW_WARM_UP,
-        options->seed);
+        options->seed, options->has_mpi ? "MPI/this" : "full/this",
+        options->has_mpi ? "MPI_Allreduce" : "\"full\"");
     (void)fflush(stdout);
 }
 
@@ -32,12 +33,14 @@ static void print_heading(const skew_options_t *options)
 static void print_table(const skew_options_t *options, uint64_t bytes,
                         table_t *table, const skew_result_t *results)
 {
-    double mpi_us = NAN, percent = results->steal_share * 100;
+    /* The system that the others are compared with. */
+    skew_kind_t common = options->has_mpi ? SKEW_MPI : SKEW_FULL;
+    double common_us = NAN, percent = results->steal_share * 100;
     (void)printf("\n%s bytes\n", cli_format_bytes(bytes));
     table->headed = false;
     for (size_t i = 0; i < options->systems.count; i++) {
-        if (options->choices[i].kind == SKEW_MPI) {
-            mpi_us = results[i].latency.mean;
+        if (options->choices[i].kind == common) {
+            common_us = results[i].latency.mean;
         }
     }
     for (size_t i = 0; i < options->systems.count; i++) {
@@ -65,7 +68,9 @@ static void print_table(const skew_options_t *options, uint64_t bytes,
                                               : r->robust_us / r->limit_us),
             NUMBER("median_us", "median us", 10, 1, r->latency.median),
             NUMBER("p99_us", "p99 us", 10, 1, r->latency.p99),
-            NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / r->latency.mean),
+            NUMBER(options->has_mpi ? "ratio_to_mpi" : "ratio_to_full",
+                   options->has_mpi ? "MPI/this" : "full/this", 9, 2,
+                   common_us / r->latency.mean),
             NUMBER("active_mean", "active", 6, 2, r->active_mean),
             TEXT(NULL, "min-max", 8, range),
             NUMBER("active_min", NULL, 0, 0, r->active_min),
@@ -91,15 +96,14 @@ int main(int argc, char **argv)
                             .active = "active_mean"};
     static skew_options_t options;
     harness_t harness;
-    int ranks = 0;
-    harness_begin();
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    skew_options_parse(argc, argv, ranks, &options);
+    options.ranks = harness_begin();
+    options.has_mpi = job_has_mpi;
+    skew_options_parse(argc, argv, &options);
     bool speak = harness_go_on();
     (void)snprintf(table.title, sizeof(table.title),
                    "All-reduce of %d ranks that arrive %g ms apart: mean "
                    "latency of %" PRIu64 " iterations",
-                   ranks, options.skew_ms, options.iterations);
+                   options.ranks, options.skew_ms, options.iterations);
     if (!harness_agree(!speak || table_open(&table, &options.files))) {
         return EXIT_FAILURE;
     }

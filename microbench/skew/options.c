@@ -4,7 +4,8 @@
 
 static const char doc[] =
     "Measures the latency of all-reduce when ranks arrive one after another "
-    "(Li et al. 2020, figures 8 and 9). Run it under mpirun."
+    "(Li et al. 2020, figures 8 and 9). Run it under mpirun, or, if it was "
+    "built without MPI, under srun or the like."
     "\vIn each iteration rank r arrives (r+1) * skew after a barrier, and the "
     "time from its call to its completion is measured. The systems take turns "
     "inside each iteration. Every result is checked: it shows exactly which "
@@ -45,11 +46,15 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 
 #define AT(member) offsetof(skew_options_t, member)
 
+/* The systems to compare by default, where there is no MPI. */
+#define WITHOUT_MPI "full,solo,majority"
+
 /* Reads a system, such as "solo" or "quorum:16". */
 static skew_choice_t skew_read_system(const cli_parser_t *parser,
                                       const char *text)
 {
-    int ranks = ((const skew_options_t *)parser->values)->ranks;
+    const skew_options_t *values = parser->values;
+    int ranks = values->ranks;
     char name[16] = "", rest;
     unsigned number = 0;
     int read = sscanf(text, "%15[^:]:%u%c", name, &number, &rest);
@@ -66,19 +71,15 @@ static skew_choice_t skew_read_system(const cli_parser_t *parser,
                    "quorum:Q, any:M, all:M; Q and M are 1 to %d, the ranks",
                    text, ranks);
     }
+    if (kind == SKEW_MPI && !values->has_mpi) {
+        cli_refuse(parser, "--systems: mpi: this program was built without "
+                           "MPI");
+    }
     return (skew_choice_t){(skew_kind_t)kind, number, text};
 }
 
-static void skew_options_resolve(const cli_parser_t *parser)
-{
-    skew_options_t *values = parser->values;
-    for (size_t i = 0; i < values->systems.count; i++) {
-        values->choices[i] = skew_read_system(parser, values->systems.texts[i]);
-    }
-}
-
 static const cli_option_t options[] = {
-    {CLI_ANY, "systems", 's', AT(systems), CLI_TEXTS, "mpi,full,solo,majority",
+    {CLI_ANY, "systems", 's', AT(systems), CLI_TEXTS, "mpi," WITHOUT_MPI,
      "Systems to compare: mpi, full, solo, majority, quorum:Q (an "
      "iteration begins at the Q-th arrival), any:M (at the first of M "
      "elected ranks), all:M (at the last of them)"},
@@ -98,10 +99,22 @@ static const cli_option_t options[] = {
      "Plot the mean latencies; needs gnuplot"},
     {0}};
 
-void skew_options_parse(int argc, char **argv, int ranks, skew_options_t *out)
+static void skew_options_resolve(const cli_parser_t *parser)
+{
+    skew_options_t *values = parser->values;
+    if (!values->has_mpi && !cli_is_given(parser, "systems")) {
+        cli_read(parser, "systems", &options[0].type, WITHOUT_MPI,
+                 &values->systems);
+    }
+    for (size_t i = 0; i < values->systems.count; i++) {
+        values->choices[i] = skew_read_system(parser, values->systems.texts[i]);
+    }
+}
+
+void skew_options_parse(int argc, char **argv, skew_options_t *out)
 {
     static const cli_program_t program = {doc, options, CLI_ANY,
                                           skew_options_resolve, NULL};
-    *out = (skew_options_t){.ranks = ranks, .seed = cli_default_seed()};
+    out->seed = cli_default_seed();
     cli_parse(&program, argc, argv, out);
 }

@@ -8,11 +8,11 @@
    until all ranks have arrived. The second barrier makes sure that no system's
    work runs into the next system's turn. Both barriers are Baton's, for all
    systems: see harness.h. */
+#include "common/job.h"
 #include "skew/account.h"
 #include "skew/skew.h"
 #include <baton/partial.h>
 #include <inttypes.h>
-#include <mpi.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,9 +107,7 @@ static void call_system(const measurement_t *measurement,
 {
     baton_partial_t *partial = measurement->partial;
     if (partial == NULL) {
-        MPI_Allreduce(source, measurement->vector,
-                      (int)measurement->account.count, MPI_UINT64_T, MPI_SUM,
-                      MPI_COMM_WORLD);
+        job_sum_by_mpi(source, measurement->vector, measurement->account.count);
         *out = (baton_partial_result_t){
             .epoch = iteration,
             .data = measurement->vector,
@@ -205,8 +203,7 @@ static uint32_t *gather_from(const skew_account_t *account)
     }
     uint32_t *all =
         harness_alloc((size_t)account->ranks * iterations, sizeof(*all));
-    MPI_Allgather(mine, (int)iterations, MPI_UINT32_T, all, (int)iterations,
-                  MPI_UINT32_T, MPI_COMM_WORLD);
+    job_gather(mine, iterations * sizeof(*mine), all);
     free(mine);
     return all;
 }
@@ -261,15 +258,11 @@ static void summarize_latency(const run_t *run,
 {
     size_t own = (size_t)run->options->iterations;
     size_t count = own * (size_t)run->harness->size;
-    bool root = run->harness->rank == 0;
-    double *all = root ? harness_alloc(count, sizeof(double)) : NULL;
-    MPI_Gather(measurement->latency_us, (int)own, MPI_DOUBLE, all, (int)own,
-               MPI_DOUBLE, 0, MPI_COMM_WORLD);
-    if (root) {
-        out->robust_us = robust_us(all, own, (size_t)run->harness->size);
-        out->latency = stats_of(all, count);
-        free(all);
-    }
+    double *all = harness_alloc(count, sizeof(double));
+    job_gather(measurement->latency_us, own * sizeof(double), all);
+    out->robust_us = robust_us(all, own, (size_t)run->harness->size);
+    out->latency = stats_of(all, count);
+    free(all);
 }
 
 /* Checks and summarizes the results that all ranks have of one system. Ends the
@@ -294,6 +287,18 @@ static void finish_measurement(const run_t *run, measurement_t *measurement,
     summarize_latency(run, measurement, out);
 }
 
+/* Returns the largest of the numbers of all ranks. Collective. */
+static double largest_of(const harness_t *harness, double mine)
+{
+    double *all = harness_alloc((size_t)harness->size, sizeof(*all));
+    job_gather(&mine, sizeof mine, all);
+    for (int r = 0; r < harness->size; r++) {
+        mine = all[r] > mine ? all[r] : mine;
+    }
+    free(all);
+    return mine;
+}
+
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results)
 {
@@ -305,8 +310,7 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
     steal_t before = steal_read();
     skew_run_take_turns(&run);
     double stolen = steal_share(before, steal_read());
-    MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
-                  MPI_COMM_WORLD);
+    stolen = largest_of(harness, stolen);
     for (size_t i = 0; i < options->systems.count; i++) {
         finish_measurement(&run, &run.measurements[i], &results[i]);
         results[i].steal_share = stolen;

@@ -42,6 +42,8 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 typedef struct skew_options {
     /* P, the number of ranks of the job. */
     int ranks;
+    /* Whether the program can call MPI; if not, MPI is no system. */
+    bool has_mpi;
     cli_list_t systems;
     /* The systems that `systems` names. */
     skew_choice_t choices[CLI_MOST_ITEMS];
@@ -52,8 +54,8 @@ typedef struct skew_options {
     table_files_t files;
 } skew_options_t;
 
-/* Parses the command line for a job of `ranks` ranks. */
-void skew_options_parse(int argc, char **argv, int ranks, skew_options_t *out);
+/* Parses the command line. The caller has set `ranks` and `has_mpi`. */
+void skew_options_parse(int argc, char **argv, skew_options_t *out);
 
 /* The result of one system at one size. */
 typedef struct skew_result {
@@ -72,7 +74,6 @@ typedef struct skew_result {
 } skew_result_t;
 
 /* Measures and checks all systems at one size. A wrong result ends the job.
-   Collective. `results` is an array of [systems]; latencies are written on rank
-   0 only. */
+   Collective. `results` is an array of [systems]. */
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);

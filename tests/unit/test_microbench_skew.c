@@ -50,20 +50,21 @@ TEST(test_steal_share_is_of_what_has_passed)
 /* ---- the systems ------------------------------------------------------ */
 
 /* Parses a list. Ends this process if the list is wrong. */
-static void parse_systems(const char *list, skew_options_t *out)
+static void parse_systems(const char *list, bool has_mpi, skew_options_t *out)
 {
     char program[] = "baton-skew";
     char option[] = "--systems";
     char text[256];
     (void)snprintf(text, sizeof text, "%s", list);
     char *arguments[] = {program, option, text, NULL};
-    skew_options_parse(3, arguments, RANKS, out);
+    *out = (skew_options_t){.ranks = RANKS, .has_mpi = has_mpi};
+    skew_options_parse(3, arguments, out);
 }
 
 TEST(test_systems_have_numbers_of_ranks)
 {
     skew_options_t parsed;
-    parse_systems("solo,quorum:1,quorum:8,any:3,all:8", &parsed);
+    parse_systems("solo,quorum:1,quorum:8,any:3,all:8", true, &parsed);
     static const skew_choice_t expected[] = {{SKEW_SOLO, 0, ""},
                                              {SKEW_QUORUM, 1, ""},
                                              {SKEW_QUORUM, 8, ""},
@@ -79,17 +80,17 @@ TEST(test_systems_have_numbers_of_ranks)
 
 TEST(test_systems_that_are_refused)
 {
-    static const char *const lists[] = {"",         "nothing",   "solo,",
-                                        "quorum",   "quorum:",   "quorum:0",
-                                        "quorum:9", "any:-1",    "all:2x",
-                                        "solo:2",   "solo,solo", "any:2,any:2",
-                                        "quorums:2"};
+    /* The first one would be right with MPI. */
+    static const char *const lists[] = {
+        "mpi,full", "",          "nothing",     "solo,",    "quorum",
+        "quorum:",  "quorum:0",  "quorum:9",    "any:-1",   "all:2x",
+        "solo:2",   "solo,solo", "any:2,any:2", "quorums:2"};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         skew_options_t parsed;
         int status = 0;
         if (fork() == 0) {
             (void)close(STDERR_FILENO);
-            parse_systems(lists[i], &parsed);
+            parse_systems(lists[i], i > 0, &parsed);
             _exit(0);
         }
         (void)wait(&status);

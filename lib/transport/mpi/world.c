@@ -192,5 +192,13 @@ baton_status_t baton_group_create_world(baton_engine_t *engine, int timeout_ms,
     if (world.is_own && world.rank == 0) {
         remove_folder(&world);
     }
+    if (status == BATON_ERR_TIMEOUT && world.is_own && world.job[0] == '\0') {
+        status = baton__error(status,
+                              "%s. Ranks that a shell starts must be its "
+                              "children, without another program such as "
+                              "timeout between them; if they can't, set "
+                              "BATON_STORE to an empty folder",
+                              baton_error_message());
+    }
     return status;
 }
