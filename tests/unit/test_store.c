@@ -260,7 +260,8 @@ PROGRAM(find_world)
         CHECK(unsetenv(variables[2]) == 0);
         CHECK(baton_group_create_world(engine, 50, &(baton_group_t *){NULL}) ==
               BATON_ERR_TIMEOUT);
-        CHECK_SAYS("for rank 1. Ranks that a shell starts must be its children");
+        CHECK_SAYS(
+            "for rank 1. Ranks that a shell starts must be its children");
     }
     CHECK(setenv(variables[0], "3x", 1) == 0);
     CHECK(baton_group_create_world(engine, 60000, &(baton_group_t *){NULL}) ==
