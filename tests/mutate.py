@@ -129,6 +129,17 @@ def droppable(statement):
     return left is not None and not re.search(r"\w[\s*]+\w", left[1])
 
 
+def words(statement):
+    """Its names and numbers."""
+    return re.findall(r"\w+", statement)
+
+
+def written(statement):
+    """What an assignment changes (its variable or field), or what a call may change."""
+    left = re.match(r"[^=]*?(?=(\[[^=]*\])? (<<|>>|[-+*/|&^%])?=(?!=)|(\+\+|--);)", statement)
+    return set(words(left[0])[-1:] if left else words(statement))
+
+
 def sites_of_statement(text, begin, end, of_status):
     """The changes of a statement: kind, begin, end, and what comes instead."""
     statement = text[begin:end]
@@ -145,8 +156,11 @@ def sites_of_statement(text, begin, end, of_status):
     for kind, pattern in DELETED:
         for match in re.finditer(pattern, statement):
             yield kind, begin + match.start(), begin + match.end(), ""
+    size = re.match(r"(static |const )*\w+ \w+\[[^]]*\]", statement)
     for match in re.finditer(r"(?<![\w.])\d+(?=[uUlL]*(?![\w.]))|\b(true|false)\b",
                              statement):
+        if size and match.start() < size.end():
+            continue  # an array may be larger
         other = {"true": "false", "false": "true", "1": "0"}.get(match[0])
         yield ("constant", begin + match.start(), begin + match.end(),
                other or str(int(match[0]) + 1))
@@ -171,10 +185,9 @@ def sites_of_function(text, begin, end, of_status):
             yield *each, before[0] if jump else first, last
         one, two = text[slice(*before)] if before else "", text[first:last]
         if before and droppable(one) and droppable(two):
-            names = [re.match(r"[*(]*(\w*)", each)[1] for each in (one, two)]
-            # Stores that have nothing to do with each other may be swapped.
-            if "atomic_" in one + two or names[0] in re.findall(r"\w+", two) or \
-                    names[1] in re.findall(r"\w+", one):
+            # What has nothing to do with each other may be swapped.
+            if "atomic_" in one + two or written(one).intersection(words(two)) or \
+                    written(two).intersection(words(one)):
                 yield "swapped", before[0], last, None, before[0], last
         before = (first, last) if text[last - 1] == ";" else None
 
