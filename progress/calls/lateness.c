@@ -274,16 +274,19 @@ baton_status_t baton_board_open(int process, int index, baton_board_t **out)
         return BATON_OK;
     }
     baton_board_close(board);
-    return error == 0 ? baton__error(BATON_ERR_MISMATCH,
-                                     "process %d runs another version of Baton",
-                                     process)
-           : error == ENODATA
-               ? baton__error(BATON_ERR_INVALID,
-                              "process %d has no group of several processes%s",
-                              process, index == 0 ? "" : " with this index")
-               : baton__error(BATON_ERR_SYSTEM, "process %d: %s", process,
-                              error == ENOENT ? "there is none"
-                                              : baton__errno_text(error));
+    if (error == 0) {
+        return baton__error(BATON_ERR_MISMATCH,
+                            "process %d runs another version of Baton",
+                            process);
+    }
+    if (error == ENODATA) {
+        return baton__error(BATON_ERR_INVALID,
+                            "process %d has no group of several processes%s",
+                            process, index == 0 ? "" : " with this index");
+    }
+    return baton__error(BATON_ERR_SYSTEM, "process %d: %s", process,
+                        error == ENOENT ? "there is none"
+                                        : baton__errno_text(error));
 }
 
 void baton_board_close(baton_board_t *board)

@@ -328,11 +328,11 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
                                                      const view_t *view)
 {
     const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
-    return is_disowned(group, true)           ? BATON__SHRINK_EXCLUDED
-           : !all && is_majority(group, view) ? BATON__SHRINK_AGREED
-           : is_disowned(group, false)        ? BATON__SHRINK_EXCLUDED
-           : all                              ? BATON__SHRINK_AGREED
-                                              : BATON__SHRINK_PARTED;
+    const bool counts = !all && is_majority(group, view);
+    if (is_disowned(group, true) || (!counts && is_disowned(group, false))) {
+        return BATON__SHRINK_EXCLUDED;
+    }
+    return all || counts ? BATON__SHRINK_AGREED : BATON__SHRINK_PARTED;
 }
 
 static void owe_agreed_view(const baton_group_t *group, exchange_t *exchange)

@@ -570,12 +570,28 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
                : reply;
 }
 
+/* Why a peer counts as lost, which has replied so. */
+static const char *why_lost(const baton__mpi_t *mpi, baton__reply_t reply,
+                            bool remote)
+{
+    switch (reply) {
+    case BATON__REPLY_DISOWNED:
+        return baton__disowned;
+    case BATON__REPLY_LATE:
+        return mpi->answers.silent;
+    case BATON__REPLY_INSIDE:
+        return mpi->answers.inside;
+    case BATON__REPLY_REFUSED:
+    case BATON__REPLY_NONE:
+        break;
+    }
+    return remote ? "its process has ended, or it has closed its group, or "
+                    "connections to it are refused"
+                  : "its process has ended, or it has closed its group";
+}
+
 void baton__mpi_ask(void *endpoint, int peer)
 {
-    static const char refused[] = "its process has ended, or it has closed its "
-                                  "group, or connections to it are refused";
-    static const char left[] = "its process has ended, or it has closed its "
-                               "group";
     baton__mpi_t *mpi = endpoint;
     struct sockaddr_storage to = {0};
     socklen_t bytes;
@@ -592,17 +608,12 @@ void baton__mpi_ask(void *endpoint, int peer)
     if (mpi->answers.any_lost) {
         heed_answer(mpi);
     }
+    const bool ended =
+        reply == BATON__REPLY_REFUSED && (!remote || poll_has_ended(mpi, peer));
     if (reply != BATON__REPLY_NONE) {
         baton__mpi_lose(mpi, &mpi->peers[peer],
-                        reply == BATON__REPLY_REFUSED &&
-                                (!remote || poll_has_ended(mpi, peer))
-                            ? BATON_ERR_TRANSPORT
-                            : BATON_ERR_TIMEOUT,
-                        reply == BATON__REPLY_DISOWNED ? baton__disowned
-                        : reply == BATON__REPLY_LATE   ? mpi->answers.silent
-                        : reply == BATON__REPLY_INSIDE ? mpi->answers.inside
-                        : remote                       ? refused
-                                                       : left);
+                        ended ? BATON_ERR_TRANSPORT : BATON_ERR_TIMEOUT,
+                        why_lost(mpi, reply, remote));
     }
 }
 
