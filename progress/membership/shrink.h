@@ -42,8 +42,10 @@ typedef enum baton__shrinking {
     BATON__SHRINK_NONE,
     BATON__SHRINK_ASKING,
     BATON__SHRINK_AGREED,   /* the survivors' group is not made yet */
-    BATON__SHRINK_EXCLUDED, /* others go on without this rank; final */
-    BATON__SHRINK_PARTED    /* the other side may go on; final */
+    BATON__SHRINK_EXCLUDED, /* other ranks go on without this one; final */
+    /* This rank's side of a partition does not go on, and the other side may;
+       final. */
+    BATON__SHRINK_MINORITY
 } baton__shrinking_t;
 
 /* Returns the state of the shrink. Any thread. */
@@ -64,7 +66,7 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
 
 /* Returns the first of the ranks that are lost in the agreed view but may live,
    and stores the number of these ranks. */
-int baton__shrink_parted(const baton_group_t *group, int *count_out);
+int baton__shrink_unreached(const baton_group_t *group, int *count_out);
 /* Called when the survivors' group was made. From now on another shrink may
    begin. */
 void baton__shrink_end(baton_group_t *group);
