@@ -142,8 +142,9 @@ def _shared(file: _File) -> Set[Any]:
 
 
 def _last_job(files: List[_File]) -> Set[pathlib.Path]:
-    """The files of the last job. These are: the file of the process that began last, of those that have schedules; each file
-    that has a schedule in common with one of them; and the files without schedules."""
+    """The files of the last job. These are: of the files with schedules, that of the process that
+    began last; each file that has a schedule in common with one of them; and the files without
+    schedules."""
     of = {file.path: _shared(file)
           for file in sorted(files, key=lambda file: -int(file.head["realtime"]))}
     known, job = next((keys for keys in of.values() if keys), set()), set()  # type: Set, Set
