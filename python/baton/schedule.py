@@ -94,7 +94,8 @@ class Schedule(_handles.Handle):
         failed: Any = failed_start(status, self._alive())
         _handles.lost |= failed.status == lib.BATON_ERR_TRANSPORT
         cause, self._raised = self._raised, None
-        if cause is not None and not isinstance(cause, Exception):  # the node raised KeyboardInterrupt or SystemExit
+        # A call node has raised KeyboardInterrupt or SystemExit: these are not to be swallowed.
+        if cause is not None and not isinstance(cause, Exception):
             failed, cause = cause, failed
         failed.__cause__ = cause
         return failed
