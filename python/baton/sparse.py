@@ -78,7 +78,7 @@ class _Entries(_handles.Handle):
         """Goes on in the group that `Group.shrink` has made, with the same residuals and options."""
         handle, group = self._alive(), survivors._alive()
         check(_handles.wait(lambda ms: type(self)._shrinker(handle, group, ms), timeout))
-        self.group._made.discard(self)  # destroying the old group must not destroy this object
+        self.group._made.discard(self)  # this object outlives the old group
         self.group = survivors
         survivors._made.add(self)
 

@@ -300,9 +300,8 @@ typedef struct baton__peer {
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
-    /* last_sent: this rank has sent LAST to the peer. last_received: the peer
-       has sent LAST to this rank. */
-    bool last_sent, last_received;
+    bool last_sent;         /* this rank has sent LAST to the peer */
+    bool last_received;     /* the peer has sent LAST to this rank */
     /* Something has come from the peer over MPI since this rank last asked
        whether the peer lives. */
     bool has_sent;
@@ -336,9 +335,9 @@ typedef struct baton__net {
        Answers and announcements queued after the data would arrive only after
        it, and the data in the other direction would wait for them. */
     baton__sends_t pulled;
-    /* The receives that are posted for packets, in the order in which they were
-       posted; and the sends of packets. */
+    /* The receives for packets, in the order in which they were posted. */
     baton__request_t arrivals[BATON__MPI_RECEIVES];
+    /* The sends of packets in motion. */
     baton__request_t sends[BATON__MPI_PACKETS];
     /* The buffers that `arrived` and `send_buffers` have at first. */
     baton__net_buffer_t *buffers;
@@ -353,9 +352,8 @@ typedef struct baton__net {
     baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
-    /* arrival: the oldest receive. next_send: the first slot to try for a
-       send. */
-    uint32_t arrival, next_send;
+    uint32_t arrival;   /* the place of the oldest receive in `arrivals` */
+    uint32_t next_send; /* the first slot of `sends` to try for a send */
     uint32_t packets_unsent;
     /* A peer with a link was not told how many packets were sent to it; see
        poll.c. */

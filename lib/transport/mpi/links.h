@@ -52,10 +52,9 @@ typedef struct baton__link {
     /* When the link was reset, by the peer's death or by a firewall; 0: the
        link was not reset since it was last open. */
     uint64_t reset_ns;
-    int lifeline; /* the descriptor of the lifeline; -1: there is none */
-    /* lifeline_open: the lifeline was made, and has not ended. lifeline_made:
-       it was made once. */
-    bool lifeline_open, lifeline_made;
+    int lifeline;       /* the descriptor of the lifeline; -1: there is none */
+    bool lifeline_open; /* the lifeline was made, and has not ended */
+    bool lifeline_made; /* the lifeline was made once */
     /* The lifeline has reached its end of file: the peer's process has ended,
        or it has closed its group. */
     bool lifeline_ended;
@@ -72,9 +71,10 @@ typedef struct baton__link {
        told of them, or has taken them. */
     uint32_t reported;
     uint32_t announced; /* number of packets that the peer has announced */
-    /* in: the first bytes of a word that is being received. out: the last bytes
-       of a word that is being written. */
-    unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
+    /* The first bytes of a word that is being received. */
+    unsigned char in[BATON__LINK_WORD];
+    /* The last bytes of a word that is being written. */
+    unsigned char out[BATON__LINK_WORD];
     size_t in_bytes, out_bytes;
     /* Set by baton__links_drain on any thread. The release store there pairs
        with the acquire exchange in baton__links_poll. */
