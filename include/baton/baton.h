@@ -369,8 +369,7 @@ typedef struct baton_partial_result {
     const void *data;   /* the sum; valid until this rank's next wait */
     bool included;      /* the sum includes this step's contribution */
     uint32_t active;    /* number of ranks that contributed to the sum */
-    uint64_t staleness; /* age, in epochs, of this rank's oldest contribution
-                           in the sum */
+    uint64_t staleness; /* age of this rank's oldest contribution, in epochs */
     uint32_t living;    /* number of ranks that are not lost */
 } baton_partial_result_t;
 

@@ -352,8 +352,9 @@ typedef struct baton__net {
     baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
-    uint32_t arrival;   /* the place of the oldest receive in `arrivals` */
-    uint32_t next_send; /* the first slot of `sends` to try for a send */
+    /* arrival: the place of the oldest receive in `arrivals`. next_send: the
+       first slot of `sends` to try for a send. */
+    uint32_t arrival, next_send;
     uint32_t packets_unsent;
     /* A peer with a link was not told how many packets were sent to it; see
        poll.c. */

@@ -71,10 +71,9 @@ typedef struct baton__link {
        told of them, or has taken them. */
     uint32_t reported;
     uint32_t announced; /* number of packets that the peer has announced */
-    /* The first bytes of a word that is being received. */
-    unsigned char in[BATON__LINK_WORD];
-    /* The last bytes of a word that is being written. */
-    unsigned char out[BATON__LINK_WORD];
+    /* in: the first bytes of a word that is being received. out: the last bytes
+       of a word that is being written. */
+    unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
     size_t in_bytes, out_bytes;
     /* Set by baton__links_drain on any thread. The release store there pairs
        with the acquire exchange in baton__links_poll. */

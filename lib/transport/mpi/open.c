@@ -23,7 +23,7 @@ enum { PROOF_NS = 1000000000 };
 
 /* The bootstrap record, which each rank sends to all others before it opens a
    new endpoint. */
-typedef struct host_record {
+typedef struct record {
     uint64_t host;    /* hash that identifies the host */
     uint64_t network; /* network namespace; 0: unknown */
     /* Whole processors that the cgroup allows; INT_MAX: no known limit. */
@@ -33,8 +33,8 @@ typedef struct host_record {
     uint64_t nonce;  /* random; the group uses rank 0's nonce */
     /* This rank's values of BATON_SHM, BATON_CMA and BATON_VERIFY. */
     bool shares, reads, verifies;
-} host_record_t;
-static_assert(sizeof(host_record_t) <= BATON__MEETING_BYTES, "there is room");
+} record_t;
+static_assert(sizeof(record_t) <= BATON__MEETING_BYTES, "there is room");
 
 /* Returns the number of processors that its control group grants this process,
    rounded up; INT_MAX if there is no known limit. */
@@ -74,27 +74,27 @@ static int count_ranks(const baton__opening_t *host)
 
 /* ---- bootstrap records --------------------------------------------------- */
 
-static host_record_t own_record(void)
+static record_t own_record(void)
 {
     const baton__location_t *place = baton__meeting_location();
-    return (host_record_t){
-        .host = place->host,
-        .network = place->network,
-        .quota = open_quota(),
-        .processors = own_processors(),
-        .secret = baton__share_random(),
-        .nonce = baton__share_random(),
-        .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
-        .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
-        .verifies = baton__config_number(BATON__CONFIG_VERIFY) != 0};
+    return (record_t){.host = place->host,
+                      .network = place->network,
+                      .quota = open_quota(),
+                      .processors = own_processors(),
+                      .secret = baton__share_random(),
+                      .nonce = baton__share_random(),
+                      .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
+                      .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
+                      .verifies =
+                          baton__config_number(BATON__CONFIG_VERIFY) != 0};
 }
 
 /* Reads the record of a rank of this host, which may be this rank itself. */
-static void read_neighbour(baton__mpi_t *mpi, const host_record_t *records,
-                           int rank, baton__opening_t *host)
+static void read_neighbour(baton__mpi_t *mpi, const record_t *records, int rank,
+                           baton__opening_t *host)
 {
-    const host_record_t *record = &records[rank];
-    const host_record_t *own = &records[mpi->rank];
+    const record_t *record = &records[rank];
+    const record_t *own = &records[mpi->rank];
     int *least = &mpi->transport.host_processors;
     host->index += rank < mpi->rank;
     host->size++;
@@ -106,7 +106,7 @@ static void read_neighbour(baton__mpi_t *mpi, const host_record_t *records,
 }
 
 /* Reads the records of all ranks, and describes this host. */
-static void read_records(baton__mpi_t *mpi, const host_record_t *records,
+static void read_records(baton__mpi_t *mpi, const record_t *records,
                          baton__opening_t *host)
 {
     int *of = mpi->host_of;
@@ -410,9 +410,8 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out)
 {
     baton__opening_t host = {.meeting = meeting};
-    const host_record_t own = own_record();
-    const host_record_t *records =
-        baton__meeting_gather(meeting, &own, sizeof own);
+    const record_t own = own_record();
+    const record_t *records = baton__meeting_gather(meeting, &own, sizeof own);
     if (records == NULL) {
         return meeting->status;
     }
