@@ -7,7 +7,7 @@ dropped, two stores swapped, a flag or a condition dropped, an error swallowed. 
 tests that run its line must notice: one must fail, crash or hang. The cheapest and most
 specific runs first, and the first that fails ends the trial. (Tables are left alone.)
 
-    tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--part R] [-j JOBS]
+    tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--part P] [-j JOBS]
                     [--minutes M] [--again] [--longest S] [--least PERCENT]
 
 The tests are those labelled unit and sim, and the MPI tests on 3 ranks, or whose names
@@ -23,8 +23,8 @@ tests that were built since. --longest leaves out tests that take longer than S 
 A mutant doesn't count if it doesn't compile, or if its object code is that of the
 original. One that can't be noticed, because it computes the same, is described in
 equivalents.txt, beside this script. The table says for each part of the library (such as
-lib/sched) how many mutants were tried, found, equivalent, and survived. With --least the script fails if fewer than that
-share of those that aren't equivalent were found.
+lib/sched) how many mutants were tried, found, equivalent, and survived. With --least the
+script fails if fewer than that share of those that aren't equivalent were found.
 """
 import argparse
 import collections
