@@ -111,7 +111,7 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
 
 /* `left` of a node that has reached zero wraps to 2^32 - 1 at the next
    satisfied edge, so it does not reach zero again, and a node fires only once.
-   (It would reach zero again after 2^32 satisfied edges.). */
+   (It would reach zero again after 2^32 satisfied edges.) */
 static inline void satisfy(baton__run_t *run, uint32_t node)
 {
     if (--run->left[node] == 0) {
