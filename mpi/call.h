@@ -108,10 +108,9 @@ typedef struct baton__mpi_call {
 
 /* Return values of functions that may take a call, in place of an MPI error
    code. LEFT: the function has done nothing, and its caller passes the call on
-   to MPI. FIRST: the same, and the call is one of the communicator's first
-   calls, which are left to MPI (comms.h). */
-#define BATON__MPI_LEFT  (-1)
-#define BATON__MPI_FIRST (-2)
+   to MPI. LEFT_FIRST: the same, for the reason BATON__MPI_FIRST (comms.h). */
+#define BATON__MPI_LEFT       (-1)
+#define BATON__MPI_LEFT_FIRST (-2)
 
 static inline bool baton__mpi_has(const baton__mpi_call_t *call, unsigned trait)
 {

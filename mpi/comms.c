@@ -183,7 +183,7 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
                     const MPI_Request *request)
 {
     baton__mpi_comm_t *comm =
-        left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
+        left == BATON__MPI_LEFT_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
         /* A failed call does not count as one of the communicator's first
            calls. If the program repeats the call on this rank, the repetition

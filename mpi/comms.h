@@ -30,7 +30,7 @@ typedef enum baton__mpi_why {
        call needs no progress in the background. */
     BATON__MPI_ONE_ROUND,
     /* The call is one of the communicator's first calls. */
-    BATON__MPI_NEW,
+    BATON__MPI_FIRST,
     BATON__MPI_TYPE,  /* Baton does not support the type or the operation */
     BATON__MPI_WRONG, /* the call has an error, and MPI reports it */
     BATON__MPI_WHYS
@@ -95,7 +95,7 @@ baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
 baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 
 /* Called after MPI has made a call that was left to it. Returns `code`, which
-   MPI has returned. If `left` is FIRST, records the call's request, unless
+   MPI has returned. If `left` is LEFT_FIRST, records the call's request, unless
    `request` is NULL. If the call has failed, it no longer counts as one of the
    communicator's first calls. */
 int baton__mpi_note(int left, int code, MPI_Comm comm,

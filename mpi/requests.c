@@ -391,12 +391,13 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
     comm->counted = bytes + BATON__MPI_WORTH / BATON__MPI_FIRST_CALLS;
     comm->worth += comm->counted;
     return comm->worth < BATON__MPI_WORTH && call->way != BATON__MPI_PERSISTENT
-               ? BATON__MPI_NEW
+               ? BATON__MPI_FIRST
                : baton__mpi_comm_join(comm);
 }
 
-/* Takes a call, or returns LEFT or FIRST (call.h). For a taken call, finds the
-   record of its communicator and makes its shape, which the caller frees. */
+/* Takes a call, or returns LEFT or LEFT_FIRST (call.h). For a taken call, finds
+   the communicator's record and makes the call's shape, which the caller
+   frees. */
 static int requests_take(const baton__mpi_call_t *call,
                          baton__mpi_shape_t *shape, baton__mpi_comm_t **out)
 {
@@ -415,7 +416,8 @@ static int requests_take(const baton__mpi_call_t *call,
     comm->counts[why][call->kind * BATON__MPI_WAYS + call->way]++;
     if (why != BATON__MPI_TAKEN) {
         baton__mpi_shape_fini(shape);
-        return why == BATON__MPI_NEW ? BATON__MPI_FIRST : BATON__MPI_LEFT;
+        return why == BATON__MPI_FIRST ? BATON__MPI_LEFT_FIRST
+                                       : BATON__MPI_LEFT;
     }
     *out = comm;
     return MPI_SUCCESS;

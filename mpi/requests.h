@@ -13,8 +13,9 @@
 #include "mpi/call.h"
 
 /* Starts a call, or makes the inactive request of a persistent call. `request`
-   is complete when the call has ended. Returns LEFT or FIRST (call.h), or an
-   MPI error code, which was also passed to the communicator's error handler. */
+   is complete when the call has ended. Returns LEFT or LEFT_FIRST (call.h), or
+   an MPI error code, which was also passed to the communicator's error
+   handler. */
 int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
 
 /* Starts a call and waits until it has ended. Returns the same as

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Prints what include/baton/ declares, as cffi reads it.
+"""Prints the declarations of include/baton/ in a form that cffi can read.
 
     python/declarations.py >python/baton/_declarations.py     the module, for the package
     python/declarations.py --text                             the same to read, in C
 
-The compiler's preprocessor removes comments and expands macros; what is left of the
-headers themselves goes to cffi, which makes a module of it that is loaded in a
-millisecond, where parsing takes a quarter of a second. tests/test_declarations.py fails
-where the file that is checked in is another, or the compiler lays a struct out otherwise.
+The compiler's preprocessor removes comments and expands macros. cffi then makes a module of
+the remaining text. The module is loaded in a millisecond, whereas parsing takes a quarter of a
+second. tests/test_declarations.py fails if the file in the repository is out of date, or if
+the compiler gives a struct another layout.
 """
 import os
 import pathlib
@@ -17,8 +17,8 @@ import sys
 import tempfile
 
 INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
-LEFT_OUT = {"mpi.h"}  # names MPI's own types; mpi_at.h has the same without them
-# MPI's functions, and what a capsule of DLPack has.
+LEFT_OUT = {"mpi.h"}  # it uses MPI's types; mpi_at.h declares the same without them
+# Functions of MPI, and the struct in a capsule of DLPack.
 ADDED = """
 extern char ompi_mpi_comm_world[];
 int MPI_Initialized(int *flag); int MPI_Finalized(int *flag); int MPI_Finalize(void);
@@ -48,9 +48,9 @@ def numbers():
 
 
 def text():
-    """Without what cffi can't read: the bodies of inline functions, globals that are
-    constants, and functions that return a struct that nobody sees."""
-    # The preprocessor's line markers tell which lines are the headers' own.
+    """Returns the declarations without the parts that cffi can't read: the bodies of inline
+    functions, const globals, and pointers to functions that return internal structs."""
+    # The preprocessor's line markers tell which lines come from the headers.
     parts = re.findall(rf'^#.*"{INCLUDE}/baton/.*\n((?:(?!#).*\n)*)', preprocess(), re.M)
     headers = re.sub(r"static inline .*?\n}\n", "", "".join(parts), flags=re.S)
     headers = re.sub(r"\s+", " ", headers).replace("extern const ", "extern ")
@@ -59,8 +59,8 @@ def text():
 
 
 def module():
-    """The Python module that cffi makes of the text."""
-    import cffi  # here, because -h and --text do without it
+    """Returns the Python module that cffi makes of the text."""
+    import cffi  # imported here, because -h and --text do not need it
     from cffi import recompiler
     ffi = cffi.FFI()
     ffi.cdef(text())

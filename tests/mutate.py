@@ -7,7 +7,7 @@ dropped, two stores swapped, a flag or a condition dropped, an error swallowed. 
 tests that run its line must notice: one must fail, crash or hang. The cheapest and most
 specific runs first, and the first that fails ends the trial. (Tables are left alone.)
 
-    tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--room R] [-j JOBS]
+    tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--part P] [-j JOBS]
                     [--minutes M] [--again] [--longest S] [--least PERCENT]
 
 The tests are those labelled unit and sim, and the MPI tests on 3 ranks, or whose names
@@ -22,9 +22,9 @@ tests that were built since. --longest leaves out tests that take longer than S 
 
 A mutant doesn't count if it doesn't compile, or if its object code is that of the
 original. One that can't be noticed, because it computes the same, is described in
-equivalents.txt, beside this script. The table says for each room how many mutants were
-tried, found, equivalent, and survived. With --least the script fails if fewer than that
-share of those that aren't equivalent were found.
+equivalents.txt, beside this script. The table says for each part of the library (such as
+lib/sched) how many mutants were tried, found, equivalent, and survived. With --least the
+script fails if fewer than that share of those that aren't equivalent were found.
 """
 import argparse
 import collections
@@ -43,7 +43,7 @@ import sys
 import threading
 import time
 
-ROOMS = ("lib/base lib/ops lib/sched lib/transport progress lib/sim lib/coll/kit "
+PARTS = ("lib/base lib/ops lib/sched lib/transport progress lib/sim lib/coll/kit "
          "lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial "
          "lib/coll/sparse mpi").split()
 
@@ -264,8 +264,8 @@ class Build:
         self.library = self.link_words("test_run")
         self.library = self.library[self.library.index("libbaton.a"):]
 
-    def sources(self, room):
-        return sorted(path for path in self.commands if path.startswith(room + "/"))
+    def sources(self, part):
+        return sorted(path for path in self.commands if path.startswith(part + "/"))
 
     def compile(self, source, folder, *flags, at=None):
         """Compiles a file once for each of its objects (kernels have several). Returns
@@ -437,9 +437,9 @@ class Campaign:
     def cover(self):
         """Learns of each test what it runs, from a library that counts lines."""
         folder, build = self.folder / "coverage", self.build
-        sources, last = sum(map(build.sources, ROOMS), []), folder / "exit.o"
-        newest = max(path.stat().st_mtime for room in ROOMS
-                     for path in (self.root / room).rglob("*.[ch]"))
+        sources, last = sum(map(build.sources, PARTS), []), folder / "exit.o"
+        newest = max(path.stat().st_mtime for part in PARTS
+                     for path in (self.root / part).rglob("*.[ch]"))
         if not last.exists() or last.stat().st_mtime < newest:
             self.all_of(lambda path: build.compile(path, folder, *COVERAGE), sources)
             (folder / "exit.c").write_text(EXIT)
@@ -502,10 +502,10 @@ class Campaign:
             self.note(key, "passed", test.mark)
         return self.note(key, "survived")
 
-    def order(self, room, seed):
-        """The changes of a room, one for each line, in the order of a seed."""
-        order, places = random.Random(f"{seed} {room}"), collections.defaultdict(list)
-        for path in self.build.sources(room):
+    def order(self, part, seed):
+        """The changes of a part, one for each line, in the order of a seed."""
+        order, places = random.Random(f"{seed} {part}"), collections.defaultdict(list)
+        for path in self.build.sources(part):
             for site in sites_of_file(self.root, path):
                 places[site.path, site.line].append(site)
         for place in order.sample(sorted(places), len(places)):
@@ -513,18 +513,18 @@ class Campaign:
             yield order.choice([site for site in places[place] if site.kind == kind])
 
     def trials(self, seed, counts):
-        """The first mutants of each room that count, and their outcomes."""
-        orders = {room: self.order(room, seed) for room in counts}
-        tried = {room: [] for room in counts}
+        """The first mutants of each part that count, and their outcomes."""
+        orders = {part: self.order(part, seed) for part in counts}
+        tried = {part: [] for part in counts}
         some = True
         while some and self.in_time():
-            some = [(room, site) for room, count in counts.items()
-                    for site in itertools.islice(orders[room], count - len(tried[room]))]
+            some = [(part, site) for part, count in counts.items()
+                    for site in itertools.islice(orders[part], count - len(tried[part]))]
             outcomes = self.all_of(lambda pair: self.attempt(pair[1]), some)
-            for (room, site), outcome in zip(some, outcomes):
+            for (part, site), outcome in zip(some, outcomes):
                 if outcome != "same":
-                    tried[room].append((site, outcome))
-        return {room: [pair for pair in tried[room] if pair[1]] for room in tried}
+                    tried[part].append((site, outcome))
+        return {part: [pair for pair in tried[part] if pair[1]] for part in tried}
 
 
 def report(campaign, outcomes):
@@ -536,12 +536,12 @@ def report(campaign, outcomes):
               *tests[:8])
         for sign, lines in zip("-+", change_of(campaign.root, site)):
             print("".join(f"{sign} {line}\n" for line in lines), end="")
-    print(f"\n{'room':18}{'tried':>8}{'found':>8}{'equivalent':>12}{'survived':>10}")
+    print(f"\n{'part':18}{'tried':>8}{'found':>8}{'equivalent':>12}{'survived':>10}")
     total = collections.Counter()
-    for room in [*filter(outcomes.get, ROOMS), "all"]:
-        counts = collections.Counter(dict(outcomes.get(room, [])).values()) or total
-        total = total + counts if room != "all" else total
-        print(f"{room:18}{sum(counts.values()):8}{counts['found']:8}"
+    for part in [*filter(outcomes.get, PARTS), "all"]:
+        counts = collections.Counter(dict(outcomes.get(part, [])).values()) or total
+        total = total + counts if part != "all" else total
+        print(f"{part:18}{sum(counts.values()):8}{counts['found']:8}"
               f"{counts['equivalent']:12}{counts['survived']:10}")
     share = 100 * total["found"] / max(total["found"] + total["survived"], 1)
     print(f"{share:.0f} % found")
@@ -554,7 +554,7 @@ def main():
     number = {"type": float, "default": 0}
     for name, settings in (
             ("root", {}), ("folder", {}), ("--seed", {"default": "1"}),
-            ("--count", {"type": int, "default": 13}), ("--room", {"choices": ROOMS}),
+            ("--count", {"type": int, "default": 13}), ("--part", {"choices": PARTS}),
             ("-j", {"type": int, "default": 1}), ("--again", {"action": "store_true"}),
             ("--minutes", {**number, "default": 1e6}), ("--least", number),
             ("--longest", {**number, "default": 100})):
@@ -563,12 +563,12 @@ def main():
     # A mutant may take all memory: the kernel shall end it before others.
     pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
     campaign = Campaign(options)
-    rooms = [options.room] if options.room else list(ROOMS)
-    random.Random(options.seed).shuffle(rooms)
+    parts = [options.part] if options.part else list(PARTS)
+    random.Random(options.seed).shuffle(parts)
     campaign.cover()
     outcomes = campaign.trials(options.seed, {
-        room: options.count // len(rooms) + (i < options.count % len(rooms))
-        for i, room in enumerate(rooms)})
+        part: options.count // len(parts) + (i < options.count % len(parts))
+        for i, part in enumerate(parts)})
     share, done = report(campaign, outcomes)
     if done < options.count:
         print(f"{options.count - done} mutants are not tried yet: call this again")

@@ -368,9 +368,9 @@ typedef struct baton_partial_result {
     uint64_t epoch;     /* the number of the epoch */
     const void *data;   /* the sum; valid until this rank's next wait */
     bool included;      /* the sum includes this step's contribution */
-    uint32_t active;    /* ranks that contributed */
+    uint32_t active;    /* number of ranks that contributed to the sum */
     uint64_t staleness; /* age of this rank's oldest contribution, in epochs */
-    uint32_t living;    /* ranks that are not lost */
+    uint32_t living;    /* number of ranks that are not lost */
 } baton_partial_result_t;
 
 /* All ranks create with the same options. The calls are as for a schedule; a

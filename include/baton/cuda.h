@@ -6,8 +6,8 @@
 
    From then on a baton_stream_t is a cudaStream_t, and BATON_MEMORY_DEVICE is
    memory from cudaMalloc on that GPU (or from cudaMallocAsync,
-   cudaMallocManaged, a framework's allocator). Device.h has the calls that use
-   streams and this memory.
+   cudaMallocManaged, a framework's allocator). The header device.h has the
+   calls that use streams and this memory.
 
    Link with baton::cuda (CMake), or -lbaton_cuda -lbaton. The library contains
    the CUDA runtime and opens the driver when a GPU is attached, so it loads on

@@ -216,11 +216,11 @@ baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim);
 
 /* ---- faults ----------------------------------------------------------- */
 
-/* These may be called at any time, in callbacks too. BATON_ERR_INVALID: no such
-   rank, or as said below. */
+/* These functions may be called at any time, also in callbacks.
+   BATON_ERR_INVALID: there is no such rank, or a cause that is named below. */
 
 /* Sets the lag of messages whose transfer begins from now on; {0}: none.
-   BATON_ERR_INVALID: as for the option. */
+   BATON_ERR_INVALID: baton_sim_create would not take it as the option `lag`. */
 BATON_CHECKED baton_status_t baton_sim_set_lag(baton_sim_t *sim,
                                                baton_distribution_t lag);
 

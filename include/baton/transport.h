@@ -102,8 +102,8 @@ typedef struct baton_event {
     baton_token_t token;
     baton_message_t *message;
     int peer;
-    const char *detail; /* a sentence, static or owned by the endpoint; or
-                           NULL */
+    const char *detail; /* a sentence about the cause of an error or a loss,
+                           static or owned by the endpoint; or NULL */
 } baton_event_t;
 
 /* The most data that a notice carries. Every transport can send that much along

@@ -10,8 +10,8 @@
    zero. */
 enum { NAME_BYTES = 48 };
 
-/* Returns the known variable whose name is most similar to `name`.
- *distance_out becomes 0 if the two names are equal. */
+/* Returns the known variable whose name is most similar to `name`, and stores
+   their distance, which is 0 if the two names are equal. */
 static const char *nearest_name(const char *name, size_t *distance_out)
 {
     const char *nearest = "";

@@ -111,7 +111,7 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
 
 /* `left` of a node that has reached zero wraps to 2^32 - 1 at the next
    satisfied edge, so it does not reach zero again, and a node fires only once.
-   (It would reach zero again after 2^32 satisfied edges.). */
+   (It would reach zero again after 2^32 satisfied edges.) */
 static inline void satisfy(baton__run_t *run, uint32_t node)
 {
     if (--run->left[node] == 0) {
@@ -225,25 +225,25 @@ void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node)
     plan->incoming[at] = node + 1;
 }
 
-baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
+baton__when_t baton__run_when_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch)
 {
     bool running = run->phase == BATON__RUN_RUNNING;
     if (epoch < run->epoch || (epoch == run->epoch && !running)) {
-        return BATON__TURN_PAST;
+        return BATON__WHEN_PAST;
     }
     if (epoch > run->epoch) {
-        return BATON__TURN_LATER;
+        return BATON__WHEN_LATER;
     }
     const baton__op_t *op = &run->plan->ops[node];
     if (op->kind == BATON__ARMED_RECV ||
         run->state[node] == BATON__NODE_WAITING) {
-        return BATON__TURN_NOW;
+        return BATON__WHEN_NOW;
     }
     /* A receive gets only one message in an epoch. So if the receive already
        has one, this one is from a past epoch. */
-    return run->state[node] == BATON__NODE_IDLE ? BATON__TURN_LATER
-                                                : BATON__TURN_PAST;
+    return run->state[node] == BATON__NODE_IDLE ? BATON__WHEN_LATER
+                                                : BATON__WHEN_PAST;
 }
 
 /* Returns by how much `rank` is above `origin`, modulo the number of ranks. */

@@ -194,14 +194,14 @@ void baton__run_queue(baton__run_t *run, uint32_t node);
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
 /* Tells what to do with a message for a receive. */
-typedef enum baton__turn {
-    BATON__TURN_PAST, /* drop the message: its epoch has passed */
-    BATON__TURN_NOW,  /* take the message now: the receive waits for it */
+typedef enum baton__when {
+    BATON__WHEN_PAST, /* drop the message: its epoch has passed */
+    BATON__WHEN_NOW,  /* take the message now: the receive waits for it */
     /* Keep the message for later: it is for a later epoch, or its receive has
        not fired yet. */
-    BATON__TURN_LATER,
-} baton__turn_t;
-baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
+    BATON__WHEN_LATER,
+} baton__when_t;
+baton__when_t baton__run_when_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
 /* Stores the content of the activation that an armed receive got, and satisfies

@@ -63,14 +63,14 @@ static bool is_busy(const baton_schedule_t *schedule)
     return port->clock > port->net->now_us;
 }
 
-static void on_begin(baton_schedule_t *schedule)
+static void on_epoch_begin(baton_schedule_t *schedule)
 {
     baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
     sim_task->timed = true;
     sim_task->began_us = baton__sim_clock(schedule->group->endpoint);
 }
 
-static void sim_create_on_end(baton_schedule_t *schedule)
+static void sim_create_on_epoch_end(baton_schedule_t *schedule)
 {
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
@@ -182,8 +182,8 @@ static void init_rank(baton_sim_t *sim, int rank)
         .groups = &self->member.group,
         .slice_bytes = SIZE_MAX,
         .is_busy = is_busy,
-        .on_begin = on_begin,
-        .on_end = sim_create_on_end,
+        .on_epoch_begin = on_epoch_begin,
+        .on_epoch_end = sim_create_on_epoch_end,
     };
     self->member = (baton__member_t){
         .magic = BATON__MEMBER_MAGIC,

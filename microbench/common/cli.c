@@ -85,7 +85,8 @@ static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
     }
 }
 
-/* Finds the index of a word. */
+/* Finds the index of a word in a list that NULL ends. Returns false if the word
+   is not in the list. */
 static bool read_word(const char *const *words, const char *text, size_t *out)
 {
     for (size_t i = 0; words[i] != NULL; i++) {

@@ -104,7 +104,7 @@ static const char doc[] =
     "  broadcast  broadcast by binomial tree\n"
     "  barrier    dissemination barrier\n"
     "  partial    partial all-reduce: solo, majority, full\n"
-    "  sparse     sparse all-reduce: SparDL and its rivals\n"
+    "  sparse     sparse all-reduce: SparDL, Ok-Topk, gTopk and others\n"
     "\nOne process, no MPI. The same seed gives the same run. Each command "
     "takes --help. To simulate other collectives or your own, write a "
     "program: see baton/sim.h and examples/05_simulate.c.\n\nExample: "

@@ -31,9 +31,9 @@ extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
 extern const char *const sim_partial_names[], *const sim_sparse_names[];
 
 typedef struct sim_options {
-    /* The command that is run. Then the names of the variants (algorithms or
-       modes) that the command compares, with NULL at the end. */
-    unsigned command;
+    unsigned command; /* the command that is run */
+    /* The names of the variants (algorithms or modes) that the command
+       compares, with NULL at the end. */
     const char *const *variant_names;
 
     baton_sim_options_t model; /* the model; its field `ranks` is not set */
@@ -115,10 +115,10 @@ typedef struct sim_result {
        result: the mean over the epochs, its standard error, and the expected
        number, which is NAN if it is unknown. */
     double active, active_error, active_expected;
-    /* Results of sparse all-reduces. cost: the costs by the formula, with the k
-       and the rounds that were used. Then the most messages and bytes that a
-       rank has sent in a step; NAN if they are not counted. Then the number of
-       entries of the result; NAN if only costs are simulated. */
+    /* Results of sparse all-reduces. cost: the costs by the formula, for this k
+       and this number of rounds. sent, sent_bytes: the most messages and bytes
+       that a rank has sent in a step; NAN if they are not counted. nnz: the
+       number of entries of the result; NAN if only costs are simulated. */
     baton_sparse_cost_t cost;
     double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;

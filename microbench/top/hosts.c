@@ -1,12 +1,12 @@
-/* Several hosts: a baton-top that was started on each of the others sends what
-   it reads there, and the times at which ranks came are compared, although each
-   host has a clock of its own.
+/* Several hosts. On each other host this program starts a baton-top, which
+   sends the entries that it reads there. The times at which the ranks of all
+   hosts came to epochs are then compared, although each host has its own clock.
 
-   A request is a byte. After CLOCK the other host replies with the time by its
-   clock, and after READ with the entries of all jobs of that host. All hosts
-   must be read nearly at once, because few of the last times are kept.
-   Half the time until a reply of the clock comes is the most by which the two
-   clocks can be misjudged. */
+   A request is a byte. To CLOCK the other host replies with the time by its
+   clock, and to READ with the entries of all its jobs. All hosts must be read
+   nearly at once, because a rank keeps only its last few times. The offset
+   between two clocks is wrong by at most half of the time from a request CLOCK
+   to its reply. */
 #include "top/top.h"
 
 #include <errno.h>
@@ -22,30 +22,32 @@
 enum {
     CLOCK = 'c',
     READ = 'r',
-    TRIES = 8, /* requests of the clock when a host is connected */
-    /* How long a reply is awaited. While a host is connected, a user may type a
-       password. */
+    TRIES = 8, /* number of requests CLOCK when a host is connected */
+    /* The longest wait for a reply. The first reply may come late because the
+       user has to type a password. */
     LONGEST_S = 10,
-    LEAST_SAMPLES = 4,
-    MOST_SAMPLES = 2 * BATON_LATENESS_CAME /* of two readings */
+    LEAST_SAMPLES = 4, /* the fewest samples by which ranks are compared */
+    MOST_SAMPLES = 2 * BATON_LATENESS_CAME /* the samples of two readings */
 };
 
-/* By how much two clocks may diverge, in ns a second. */
+/* The most by which two clocks may diverge, in ns a second. */
 #define DRIFT UINT64_C(50000)
 
 #define TIME_MASK ((UINT64_C(1) << BATON_LATENESS_TIME_BITS) - 1)
 
-/* What precedes the entries. A host with another version has another size. */
+/* The head of a reply to READ, before the entries. If the other host has
+   another version of baton-top, entry_bytes differs. */
 typedef struct reply {
     uint64_t entry_bytes, count;
 } reply_t;
 
 struct top_host {
     const char *name;
-    pid_t process; /* that connects to the host; 0: the host does not reply */
+    /* The process that connects to the host; 0: the host does not reply. */
+    pid_t process;
     int fd;
-    /* The host's clock minus this host's, at most `error_ns` wrong when it was
-       found at found_ns. */
+    /* ahead_ns: the host's clock minus this host's clock, as measured at the
+       time found_ns. error_ns: the most by which that was wrong. */
     uint64_t ahead_ns, error_ns, found_ns;
 };
 
@@ -89,7 +91,7 @@ int top_serve(void)
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* If the request can't be sent, no reply comes. */
+/* Sends a request. If it can't be sent, the wait for the reply fails. */
 static void ask(const top_host_t *host, char request)
 {
     (void)!send(host->fd, &request, 1, MSG_NOSIGNAL);
@@ -101,16 +103,16 @@ static bool receive(const top_host_t *host, void *reply, size_t bytes)
     ssize_t more = 1;
     while (got < bytes && more != 0) {
         more = read(host->fd, (char *)reply + got, bytes - got);
-        /* A read with a time-out also ends when this process is stopped, and
-           goes on. */
+        /* A read with a time-out also ends when this process is stopped and
+           continued. */
         more = more < 0 && errno != EINTR ? 0 : more;
         got += (size_t)(more > 0 ? more : 0);
     }
     return got == bytes;
 }
 
-/* Asks for the time, and notes how far the host's clock is ahead if that is
-   known better than before. */
+/* Measures how far the host's clock is ahead. Stores the result if its error is
+   smaller than that of the last one is by now. */
 static bool ask_clock(top_host_t *host)
 {
     uint64_t his_ns;
@@ -197,8 +199,8 @@ top_host_t *top_hosts_open(char *names, const char *via, int *count_out)
     return hosts;
 }
 
-/* True if the entry's process, which has sent all entries of `from`, has a
-   schedule that one of the first `own` entries of `to` is of. */
+/* True if the entry's process belongs to the job: it has a schedule in common
+   with the first `own` entries of `to`. `from` has all entries of its host. */
 static bool is_of_job(const top_reading_t *to, size_t own,
                       const top_reading_t *from,
                       const baton_board_entry_t *entry)
@@ -214,8 +216,9 @@ static bool is_of_job(const top_reading_t *to, size_t own,
     return false;
 }
 
-/* Adds the entries that a host has sent, of ranks of the job that are not there
-   yet: processes of several emulated hosts see each other. */
+/* Adds the entries of the job's ranks that a host has sent. Leaves out entries
+   that `to` has already: processes of several emulated hosts see each other's
+   boards. */
 static void take_entries(top_reading_t *to, size_t own, const top_host_t *host,
                          int number, const top_reading_t *from)
 {
@@ -310,7 +313,7 @@ static int64_t *came_at(const comparison_t *self, int sample, int rank)
     return &self->came_ns[sample * self->ranks + rank];
 }
 
-/* Returns the word of an entry that has this mark; 0: none has. */
+/* Returns the word in entry->came that has this mark; 0 if there is none. */
 static uint64_t find_word(const baton_board_entry_t *entry, uint64_t mark)
 {
     for (int i = 0; entry != NULL && i < BATON_LATENESS_CAME; i++) {
@@ -321,8 +324,8 @@ static uint64_t find_word(const baton_board_entry_t *entry, uint64_t mark)
     return 0;
 }
 
-/* Adds a sample for each of the words of `first` whose epoch all ranks have
-   come to, as two readings show. */
+/* Adds a sample for each epoch in first->came to which all ranks have come, by
+   this reading or the one before. */
 static void take_samples(comparison_t *self, const top_reading_t *before,
                          const baton_board_entry_t *first)
 {
@@ -346,8 +349,8 @@ static void take_samples(comparison_t *self, const top_reading_t *before,
     }
 }
 
-/* Stores the time at which the first and the last rank of a host came; of any
-   host, if the number is -1. */
+/* Stores the times at which the first and the last rank of a host came; if
+   `host` is -1, those of all hosts. */
 static void find_ends(const comparison_t *self, int sample, int host,
                       int64_t *first_out, int64_t *last_out)
 {
@@ -375,9 +378,9 @@ static int64_t middle(int64_t *values, int count)
     return values[count / 2];
 }
 
-/* Shifts the times of a host towards those of another one by as much as their
-   clocks may be misjudged: what that could explain is not taken for
-   lateness. */
+/* Shifts the times of a host towards those of another host, by at most the
+   error between their clocks. So a difference that the error could explain does
+   not count as lateness. */
 static void shift_host(comparison_t *self, int host, int to, int64_t error_ns)
 {
     int64_t apart[MOST_SAMPLES];
@@ -397,9 +400,9 @@ static void shift_host(comparison_t *self, int host, int to, int64_t error_ns)
     }
 }
 
-/* Replaces a rank's counts by those of the samples, as if all its timed epochs
-   had been like the middle one of these: a few epochs say little about the mean
-   of many. */
+/* Replaces a rank's counts by counts from the samples, as if each of its timed
+   epochs had taken the median of the samples: the mean of a few epochs would
+   say little about the mean of many. */
 static void count_samples(const comparison_t *self, int rank)
 {
     baton_lateness_t *of = &self->entries[rank]->lateness;
@@ -426,7 +429,7 @@ static void count_samples(const comparison_t *self, int rank)
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
             bin++;
         }
-        /* so that the bins' sum is `timed` */
+        /* This makes the sum of the bins `timed`. */
         of->late_bins[bin] += of->timed * (uint64_t)(i + 1) / samples -
                               of->timed * (uint64_t)i / samples;
     }
@@ -437,8 +440,9 @@ static void count_samples(const comparison_t *self, int rank)
     of->last = of->timed * last / samples;
 }
 
-/* Of all hosts, the one whose ranks come last measures the collective's own
-   time: the others wait for it. */
+/* Gives all ranks the histogram of the collective's own time from the host
+   whose ranks come last: on the other hosts that time includes the wait for it.
+ */
 static void share_own_time(const comparison_t *self)
 {
     int latest = 0;

@@ -13,11 +13,11 @@
 
 static const char doc[] =
     "Prints which ranks of a running job are late, and what that costs the "
-    "others. It reads what the job's ranks on this host count always, and "
-    "neither stops nor asks them, so that it works on a job that hangs, too. "
-    "It prints every few seconds what has happened since; with --once, what "
-    "has happened since the job began. With --hosts it asks a baton-top on "
-    "each of the job's other hosts, and compares the ranks of all.";
+    "others. It reads counts that the job's ranks on this host always keep. It "
+    "neither stops nor asks the ranks, so it also works on a job that hangs. "
+    "Every few seconds it prints the counts since the last time; with --once, "
+    "those since the job began. With --hosts it runs a baton-top on each of "
+    "the job's other hosts, and compares the ranks of all hosts.";
 
 typedef struct request {
     uint64_t job; /* a process; 0: not given */
@@ -36,14 +36,14 @@ static const cli_option_t options[] = {
      NULL,
      "Process number of any rank of the job; needed if there are several jobs"},
     {CLI_ANY, "once", 0, offsetof(request_t, once), CLI_FLAG, NULL,
-     "Print once, what was counted since the job began"},
+     "Print once, with the counts since the job began"},
     {CLI_ANY, "json", 0, offsetof(request_t, json), CLI_FLAG, NULL,
      "Print JSON: an object each time"},
     {CLI_ANY, "prometheus", 'p', offsetof(request_t, metrics), CLI_TEXT("FILE"),
      NULL,
-     "Write what was counted since the job began to this file, in "
-     "Prometheus' text format; of all jobs, if none is given. "
-     "\"-\": print it"},
+     "Write the counts since the job began to this file, in Prometheus' text "
+     "format; those of all jobs of this host if no job is given. \"-\": print "
+     "them"},
     {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_TEXT("LIST"), NULL,
      "Other hosts of the job, with commas between their names: their ranks are "
      "shown, too, and compared with those of this host"},
@@ -51,7 +51,7 @@ static const cli_option_t options[] = {
      "The command that runs another one on a host: COMMAND HOST ..., for "
      "example \"srun --overlap -w\""},
     {CLI_ANY, "serve", 0, offsetof(request_t, serve), CLI_FLAG, NULL,
-     "What --hosts runs on the other hosts: send the counts when asked"},
+     "Send the counts when asked; --hosts runs this on the other hosts"},
     {CLI_ANY, "interval", 'i', offsetof(request_t, interval_s),
      CLI_REAL("SECONDS", 0.1, 3600), "2", "How often to print"},
     {0}};
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
                                           NULL};
     request_t request = {.interval_s = 2};
     cli_parse(&program, argc, argv, &request);
-    /* for names, since JSON is UTF-8 */
+    /* Names are printed as UTF-8, since JSON is UTF-8. */
     (void)uselocale(newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0));
     if (request.serve) {
         return top_serve();

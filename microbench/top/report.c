@@ -106,15 +106,16 @@ static const char *hosts_of(const top_report_t *report)
 /* ---- schedules ----------------------------------------------------------- */
 
 /* Writes schedule->hang if the schedule's last epoch hangs: some ranks wait in
-   it, and no rank has moved between the two readings. If all ranks of the
-   shown hosts have come to it, it waits for a message, or for a rank of another
-   host. */
+   it, and no rank has started or ended an epoch between the two readings. If
+   all ranks of the shown hosts have come to the epoch, it waits for a message,
+   or for a rank of another host. */
 static void find_hang(const top_report_t *report, uint64_t key,
                       top_schedule_t *schedule)
 {
     uint64_t last = 0;
     bool moved = false;
-    /* of the ranks that wait, and of those that have not come */
+    /* The number of ranks that wait, [0], and of those that have not come, [1];
+       `names` names the first of them. */
     int counts[2] = {0};
     char names[2][120] = {"", ""};
     for (int pass = 0; pass < 2; pass++) {
@@ -475,8 +476,8 @@ void top_print(const top_report_t *report, FILE *to)
                     to);
         if (report->hosts != NULL) {
             (void)fprintf(to,
-                          "what the hosts' clocks could explain (%.3f ms) is "
-                          "not counted as lateness\n",
+                          "differences that the hosts' clocks could explain "
+                          "(up to %.3f ms) do not count as lateness\n",
                           1e-6 * (double)report->shown->error_ns);
         }
     }

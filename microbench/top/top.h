@@ -23,7 +23,7 @@ typedef struct top_reading {
        of the other hosts. */
     int *hosts;
     size_t count;
-    /* The most by which the clock of another host may be misjudged. */
+    /* The largest error of the offset of another host's clock. */
     uint64_t error_ns;
 } top_reading_t;
 
@@ -41,9 +41,9 @@ int top_job_list(top_job_t **out);
 bool top_job_follow(top_job_t *job);
 
 /* Reads the counts of this host, and adds them to the reading. In names,
-   characters that are not printable UTF-8 are replaced by '?'. All entries of a
-   process get its number in the largest of its groups, by which it is known in
-   the job: in a group of some of the ranks it has another one. */
+   characters that are not printable UTF-8 are replaced by '?'. In all
+   entries of a process, the process has the rank that it has in the largest of
+   its groups: in smaller groups it may have other ranks. */
 void top_read(const top_job_t *job, top_reading_t *to);
 void top_add_entry(top_reading_t *to, const baton_board_entry_t *entry,
                    int host);
@@ -53,8 +53,8 @@ void top_reading_free(top_reading_t *reading);
 
 typedef struct top_host top_host_t;
 
-/* Sends the counts of all jobs of this host to the baton-top that has started
-   this one, until that ends. Returns the program's exit status. */
+/* Serves the baton-top that has started this one: sends it the counts of all
+   jobs of this host, until that program ends. Returns the exit status. */
 int top_serve(void);
 
 /* Starts a baton-top on each of the hosts in `names`, a list with commas, which
@@ -65,22 +65,22 @@ top_host_t *top_hosts_open(char *names, const char *via, int *count_out);
 /* Asks all hosts for their counts. */
 void top_hosts_ask(top_host_t *hosts, int count);
 
-/* Adds the counts of the job's ranks on the other hosts, which were asked, to
-   those of this host, with the times of this host's clock. */
+/* Receives the counts of the other hosts, which were asked. Adds those of the
+   job's ranks to the reading, with times by this host's clock. */
 void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to);
 
 const char *top_hosts_name(const top_host_t *hosts, int number);
 
-/* Compares ranks of several hosts: replaces the lateness of `shown`, in which
-   each rank is compared with those of its own host, by that in the last timed
-   epochs of this reading and the one before. Does so for each schedule that has
-   ranks on several hosts, and enough such epochs. */
+/* Compares ranks of several hosts. In `shown` each rank is compared with the
+   ranks of its own host. For schedules with ranks on several hosts this
+   replaces their lateness by a comparison of all ranks, in the last timed
+   epochs of this reading and the one before, if there are enough of these. */
 void top_hosts_compare(top_reading_t *shown, const top_reading_t *before);
 
 /* ---- reports ---------------------------------------------------------------
  */
 
-/* Returns whether two entries are of the same process. */
+/* Returns whether two entries belong to the same process. */
 bool top_same_process(const baton_board_entry_t *a,
                       const baton_board_entry_t *b);
 
@@ -88,12 +88,12 @@ bool top_same_process(const baton_board_entry_t *a,
 const baton_board_entry_t *top_find(const top_reading_t *reading,
                                     const baton_board_entry_t *like);
 
-/* Adds each count of `more`, `times` times; UINT64_MAX times subtracts it. */
+/* Adds each count of `more`, multiplied by `times`. UINT64_MAX, which is -1,
+   subtracts the counts. */
 void top_add(baton_lateness_t *to, const baton_lateness_t *more,
              uint64_t times);
 
-/* Subtracts an earlier reading, so that the counts are those of the time since
-   then. */
+/* Subtracts an earlier reading, so that only the counts since then are left. */
 void top_subtract(top_reading_t *from, const top_reading_t *earlier);
 
 typedef struct top_report {

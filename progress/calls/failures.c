@@ -162,13 +162,13 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
     baton__shrinking_t state = baton__shrink_state(group);
     int count = 0;
     int rank =
-        state == BATON__SHRINK_PARTED     ? baton__shrink_parted(group, &count)
+        state == BATON__SHRINK_MINORITY ? baton__shrink_unreached(group, &count)
         : state == BATON__SHRINK_EXCLUDED ? -1
                                           : baton__shrink_awaits(group, 0);
     const baton__loss_t first = baton__member_of(group)->first;
     const char *why = first.peer == rank ? first.detail : NULL;
     engine->driver->leave(engine);
-    if (state == BATON__SHRINK_PARTED) {
+    if (state == BATON__SHRINK_MINORITY) {
         return baton__error(
             BATON_ERR_TRANSPORT,
             "shrink on %s: partition: %d rank%s, the lowest of which is "

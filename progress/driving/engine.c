@@ -344,7 +344,7 @@ static void wake_waiters(baton_engine_t *engine)
     tell_event_loop(engine);
 }
 
-static void progress_engine_on_end(baton_schedule_t *schedule)
+static void progress_engine_on_epoch_end(baton_schedule_t *schedule)
 {
     wake_waiters(schedule->group->engine);
 }
@@ -1357,7 +1357,7 @@ static void dispose(baton_engine_t *engine)
 
 static void init_stepper(baton__stepper_t *stepper)
 {
-    stepper->on_end = progress_engine_on_end;
+    stepper->on_epoch_end = progress_engine_on_epoch_end;
     stepper->on_recovered = on_recovered;
     stepper->clock_ns = baton__clock_ns;
     stepper->is_driven = progress_engine_is_driven;

@@ -15,22 +15,22 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     const baton_group_t *group = schedule->group;
-    baton__turn_t turn =
+    baton__when_t when =
         run->phase == BATON__RUN_RECOVERING
-            ? BATON__TURN_LATER
-            : baton__run_turn_of(run, node, message->header.epoch);
+            ? BATON__WHEN_LATER
+            : baton__run_when_of(run, node, message->header.epoch);
     /* When an epoch is sealed all its remaining nodes are in streams, and a
        user's stream may already have gone on after them. So a message for the
        epoch comes too late. */
-    if (turn == BATON__TURN_NOW && schedule->offload != NULL &&
+    if (when == BATON__WHEN_NOW && schedule->offload != NULL &&
         schedule->offload->sealed) {
-        turn = BATON__TURN_PAST;
+        when = BATON__WHEN_PAST;
     }
-    switch (turn) {
-    case BATON__TURN_PAST:
+    switch (when) {
+    case BATON__WHEN_PAST:
         group->transport->drop(group->endpoint, message);
         break;
-    case BATON__TURN_NOW:
+    case BATON__WHEN_NOW:
         if (op->kind == BATON__ARMED_RECV) {
             baton__epoch_activate(schedule, node, message);
         } else {
@@ -38,7 +38,7 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
         }
         baton__stepper_add_runnable(schedule);
         break;
-    case BATON__TURN_LATER:
+    case BATON__WHEN_LATER:
         baton__epoch_keep_early(run, op->message.ordinal, message);
         if (op->kind == BATON__ARMED_RECV) {
             baton__traced_forget_time(group->stepper);

@@ -43,8 +43,8 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
         raise_flag(task, failed, retired);
     }
     atomic_store_explicit(&task->retired, retired, memory_order_seq_cst);
-    if (stepper->on_end != NULL) {
-        stepper->on_end(schedule);
+    if (stepper->on_epoch_end != NULL) {
+        stepper->on_epoch_end(schedule);
     }
 }
 

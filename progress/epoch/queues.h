@@ -1,8 +1,8 @@
 /* Nodes that the device executes, and epochs that begin when a user's stream
    gets to their start; see sched/offload.h. Functions that take a schedule need
-   one that has an offload. queues.c issues
-   nodes, queries the device, and fails epochs; queues_state.c has the basic
-   operations that queues.c, epoch_fail.c and epoch_end.c share. */
+   one that has an offload. queues.c issues nodes, queries the device, and fails
+   epochs; queues_state.c has the basic operations that queues.c, epoch_fail.c
+   and epoch_end.c share. */
 #pragma once
 
 #include "progress/state/stepper.h"

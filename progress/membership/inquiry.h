@@ -10,17 +10,19 @@
    a progress thread also while its application sleeps or computes, otherwise
    only in calls of the library.
 
-   One rank reports: the first that has asked the lowest rank that answers.
-   Therefore all ranks ask the two lowest ranks, too. The rank that has reported
-   goes on to ask twice a stall period, which shows that it still lives and
-   waits. Others ask again ever less often. Should the lowest rank not have
-   heard from the first one for two periods (or one, after progress of its own),
-   then the next that asks takes its place, and reports: the first one may have
-   been stopped before its report, or wait for nothing any more. Epochs play no
-   part in this, since the ranks of a chain may wait in different ones.
+   Only one rank reports a stall: the first rank that has asked the lowest rank.
+   So all ranks ask the lowest rank, too, and the second lowest in case the
+   lowest does not answer. The rank that reports goes on asking, twice in each
+   stall period, which shows that it still lives and waits. The others ask ever
+   less often. If the lowest rank has not been asked by the first one for two
+   periods (or for one, if the lowest rank has made progress since), the next
+   rank that asks takes the first one's place, and reports. For the first one
+   may have been stopped before its report, or may wait for nothing any more.
+   The numbers of epochs play no part in this, since the ranks of a chain may
+   wait in different epochs.
 
-   This file keeps what was found out. notice_inquiry.c sends the messages,
-   and watchdog.c reports. */
+   This file keeps the answers. notice_inquiry.c sends the messages, and
+   watchdog.c reports. */
 #pragma once
 
 #include "progress/state/task.h"

@@ -174,8 +174,8 @@ static void notice_add_messages(baton__text_t *text,
     }
 }
 
-/* Appends what one rank sends and the other receives, if the two differ.
-   Returns whether they do. */
+/* If the messages that one rank sends differ from those that the other rank
+   receives, appends both, and returns true. */
 static bool tell_apart(baton__text_t *text, const direction_t *sends, int from,
                        const direction_t *receives, int to)
 {

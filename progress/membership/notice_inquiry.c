@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the record of who reports a schedule's stalls. For a schedule that is
-   not committed here: one of the few that its member has; the oldest one, if
-   none is this schedule's. NULL if there is no memory. */
+/* Returns the record of the rank that reports a schedule's stalls. A schedule
+   that is not committed here uses one of the member's few records: its own, or
+   else the oldest one. Returns NULL if there is no memory. */
 static baton__reporter_t *reporter_of(baton_group_t *group, uint64_t identity,
                                       baton_schedule_t *schedule)
 {
@@ -35,11 +35,11 @@ static baton__reporter_t *reporter_of(baton_group_t *group, uint64_t identity,
     return oldest;
 }
 
-/* Returns true if `rank`, which asks, was the first to ask this rank about
-   stalls of the schedule, which decides which rank reports them; see inquiry.h.
-   That rank goes on to ask as long as its stall lasts. If it has not asked for
-   two stall periods, the next one is the first; after progress here, this may
-   be another stall, and one period will do. */
+/* Called when `rank` asks about a stall of the schedule. Returns true if it was
+   the first to ask: then it reports the stall (inquiry.h). The first rank goes
+   on asking as long as its stall lasts. If it has not asked for two stall
+   periods, `rank` takes its place. If this rank has made progress since, this
+   may be another stall, and one period is enough. */
 static bool asks_first(baton_group_t *group, uint64_t identity, int rank)
 {
     baton_schedule_t *schedule = baton__group_find(group, identity);
@@ -101,9 +101,9 @@ static const baton_group_t *root_of(const baton_group_t *group)
     return group->root != NULL ? group->root : group;
 }
 
-/* Appends to the answer of a rank that has not begun the epoch what its
-   application waits for instead, in the same group, a part of it or a larger
-   one. */
+/* Used in the answer of a rank that has not begun the epoch. Appends the epoch
+   for which the rank's application waits instead, if that is in this group or
+   in one with the same root. */
 static void add_wait(const baton_group_t *group, baton__rank_state_t *state)
 {
     const baton__task_t *t = group->stepper->tasks;

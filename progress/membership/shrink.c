@@ -53,9 +53,9 @@ struct baton__shrink {
     uint64_t number; /* the number of the current shrink, or of the last one */
     uint64_t agreed_number; /* the number of the shrink that set `agreed` */
     uint32_t known;         /* number of bits in `view` */
-    /* From this time on the rank agrees on `view` even if that is a partition;
-       0: not set. */
-    uint64_t parts_ns;
+    /* From this time on the rank agrees on `view` even if its side is then the
+       minority of a partition; 0: not set. */
+    uint64_t minority_ns;
     bool settled; /* `view` is a view on which another rank has agreed */
     view_t view, agreed;
     exchange_t exchanges[];
@@ -274,7 +274,7 @@ baton_status_t baton__shrink_begin(baton_group_t *group)
     shrink->number++;
     shrink->view = (view_t){{0}};
     shrink->known = 0;
-    shrink->parts_ns = 0;
+    shrink->minority_ns = 0;
     shrink->settled = false;
     set_state(shrink, BATON__SHRINK_ASKING);
     group->stepper->recovering++;
@@ -292,7 +292,7 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out)
     return count;
 }
 
-int baton__shrink_parted(const baton_group_t *group, int *count_out)
+int baton__shrink_unreached(const baton_group_t *group, int *count_out)
 {
     const view_t *view = &baton__member_of(group)->shrink->agreed;
     int first = -1;
@@ -332,7 +332,7 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
     if (is_disowned(group, true) || (!counts && is_disowned(group, false))) {
         return BATON__SHRINK_EXCLUDED;
     }
-    return all || counts ? BATON__SHRINK_AGREED : BATON__SHRINK_PARTED;
+    return all || counts ? BATON__SHRINK_AGREED : BATON__SHRINK_MINORITY;
 }
 
 static void owe_agreed_view(const baton_group_t *group, exchange_t *exchange)
@@ -361,25 +361,26 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
     stop_asking(group, progress_shrink_outcome_of(group, view));
 }
 
-/* True while a rank that would part waits for proof that lost processes have
-   ended: MPI may report a death before there is such proof. */
+/* True while a rank whose side would be the minority of a partition waits for
+   proof that lost processes have ended: MPI may report a death before there is
+   a proof. */
 static bool may_prove_ends(const baton_group_t *group)
 {
     shrink_t *shrink = baton__member_of(group)->shrink;
     if (progress_shrink_outcome_of(group, &shrink->view) !=
-        BATON__SHRINK_PARTED) {
+        BATON__SHRINK_MINORITY) {
         return false;
     }
     const uint64_t now = baton__clock_ns();
-    if (shrink->parts_ns == 0) {
+    if (shrink->minority_ns == 0) {
         const int64_t ms = baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
         const uint64_t quarter = (uint64_t)ms * 250000;
-        shrink->parts_ns =
+        shrink->minority_ns =
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
     group->transport->drain(group->endpoint); /* makes this step poll */
     group->stepper->must_retry = true; /* nothing else would wake this rank */
-    return now < shrink->parts_ns;
+    return now < shrink->minority_ns;
 }
 
 void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
@@ -513,7 +514,7 @@ static bool progress_shrink_advance(baton_group_t *group)
         look_for_lost(group, shrink);
     }
     if (shrink->known > known) {
-        shrink->parts_ns = 0;
+        shrink->minority_ns = 0;
         progress_shrink_give_up(group);
     }
     for (int peer = 0; peer < group->size; peer++) {

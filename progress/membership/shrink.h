@@ -13,9 +13,10 @@
    received the other's last view; and once a living rank has agreed, no other
    rank can agree without receiving that rank's view once more. A rank that
    takes over an agreed view sends it to all: a rank may await an answer to the
-   view that it has sent before. It takes none over from a rank that it knows to
-   be lost: others may already have agreed without that rank, on the view that
-   it has sent. A rank that finds itself in another's view is excluded.
+   view that it has sent before. It takes over no view of a rank that it knows
+   to be lost: others may already have agreed without that rank, on the view
+   that this rank has sent. A rank that finds itself among the lost ranks of
+   another rank's view is excluded.
 
    A view grows at most twice for each rank, so the exchange ends when deaths
    do. It uses notices alone, and ranks answer until the group is closed.
@@ -24,16 +25,17 @@
    connection reports; or because it can't be reached. A rank that can't be
    reached may live, and may itself have lost the ranks here. A rank that
    another rank of its host has lost counts as ended: it can be told there that
-   it is excluded. It sends no view, which would say that the ranks that go on
-   are lost. A rank agrees on a view only once it has itself lost all ranks of
-   its host that are lost there, since one of them may have lost it before.
+   it is excluded. It sends no view, since its view would say that the ranks
+   that go on are lost. A rank agrees on a view only once it has itself lost all
+   ranks of its host that are lost there, since one of them may have lost it
+   before.
 
    Of two sides of a partition at most one goes on (with BATON_MINORITY both
    do): the side that has more ranks than it has lost ranks that may live; or,
    if these are as many, the side with the lowest rank of them all. The agreed
-   view decides that, so all ranks of a side decide alike. (A rank that others
-   have lost, and that does not know it, would be on two sides: it is on the
-   side of the ranks that it has not lost.) */
+   view decides that, so all ranks of a side decide alike. (A rank may not know
+   yet that others have lost it. It is on the side of the ranks that it has not
+   lost.) */
 #pragma once
 
 #include "progress/state/stepper.h"
@@ -42,8 +44,10 @@ typedef enum baton__shrinking {
     BATON__SHRINK_NONE,
     BATON__SHRINK_ASKING,
     BATON__SHRINK_AGREED,   /* the survivors' group is not made yet */
-    BATON__SHRINK_EXCLUDED, /* others go on without this rank; final */
-    BATON__SHRINK_PARTED    /* the other side may go on; final */
+    BATON__SHRINK_EXCLUDED, /* other ranks go on without this one; final */
+    /* This rank's side of a partition does not go on, and the other side may;
+       final. */
+    BATON__SHRINK_MINORITY
 } baton__shrinking_t;
 
 /* Returns the state of the shrink. Any thread. */
@@ -64,7 +68,7 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
 
 /* Returns the first of the ranks that are lost in the agreed view but may live,
    and stores the number of these ranks. */
-int baton__shrink_parted(const baton_group_t *group, int *count_out);
+int baton__shrink_unreached(const baton_group_t *group, int *count_out);
 /* Called when the survivors' group was made. From now on another shrink may
    begin. */
 void baton__shrink_end(baton_group_t *group);

@@ -73,9 +73,9 @@ BATON__LIST(baton__queue_list, baton__peer_queue_t)
 /* The rank that reports stalls of a schedule, as far as this rank decides that;
    see inquiry.h. */
 typedef struct baton__reporter {
-    uint64_t schedule; /* its identity */
+    uint64_t schedule; /* the schedule's identity */
     uint64_t at_ns;    /* the time at which `rank` last asked */
-    uint64_t progress; /* this rank's in the schedule, at that time */
+    uint64_t progress; /* this rank's progress in the schedule at that time */
     int rank;
 } baton__reporter_t;
 

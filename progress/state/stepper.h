@@ -59,9 +59,11 @@ typedef struct baton__stepper {
        epochs retire when the processor is free. */
     bool (*is_busy)(const baton_schedule_t *schedule);
     /* Optional: called when an epoch has begun. */
-    void (*on_begin)(baton_schedule_t *schedule);
-    /* Optional: called when an epoch has ended, to wake waiting threads. */
-    void (*on_end)(baton_schedule_t *schedule);
+    void (*on_epoch_begin)(baton_schedule_t *schedule);
+    /* Optional: called when an epoch has ended. An engine wakes its waiting
+       threads; the simulator notes the time. (baton__task_t.on_end is the
+       application's callback.) */
+    void (*on_epoch_end)(baton_schedule_t *schedule);
     /* Optional: called when a recovery, a farewell or a shrink is over, to wake
        waiting threads. */
     void (*on_recovered)(baton_group_t *group);

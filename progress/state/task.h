@@ -154,8 +154,8 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
-    /* During a start that is in the trace: its time there; else 0. Any thread
-       accesses this and the next one. */
+    /* During a start that is traced: the time of its record; else 0. Any thread
+       accesses this field and the next one. */
     _Atomic uint64_t traced_ns;
     _Atomic uint16_t trace; /* see traced.c */
 

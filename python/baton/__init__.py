@@ -1,20 +1,24 @@
 """Baton: collective communication that runs in the background, for Python.
 
     import baton
-    total = baton.allreduce(gradient)        # of all ranks, in place: one call
+    total = baton.allreduce(gradient)        # sums the arrays of all ranks, in place
 
     schedule = baton.Group.world().prepare("allreduce", gradient)
-    schedule.start()                         # computes meanwhile
+    schedule.start()                         # compute meanwhile
     schedule.wait()
 
-Run it with mpirun. docs/python.md has a quick start; `baton.Group` the collectives,
-`baton.Partial` those that do not wait for slow ranks, `baton.Sparse` those that send the
-largest entries alone, `baton.Graph` collectives of your own, `baton.Simulator` a million
-ranks in virtual time, and `baton.torch` PyTorch.
+Start the program by mpirun, torchrun, srun or a shell. docs/python.md has a quick start.
+
+`baton.Group`       groups of ranks, and their collectives
+`baton.Partial`     all-reduces that do not wait for slow ranks
+`baton.Sparse`      all-reduces that send only the largest entries
+`baton.Graph`       collectives of your own
+`baton.Simulator`   a million ranks in virtual time
+`baton.torch`       PyTorch
 """
 from typing import Any
 
-# To import a name as itself says to type checkers that the package offers it.
+# "import X as X" tells type checkers that the package exports X.
 from baton._handles import attach_cuda as attach_cuda, span as span
 from baton._handles import trace_start as trace_start, trace_stop as trace_stop
 from baton._library import version as __version__
@@ -32,7 +36,7 @@ from baton.sim import picture as picture, prove as prove, simulate as simulate
 
 
 def allreduce(a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:
-    """`Group.allreduce` of all ranks."""
+    """Calls `Group.allreduce` in the group of all ranks."""
     return Group.world().allreduce(a, op, out, timeout=timeout)
 
 

@@ -1,9 +1,8 @@
-"""Arrays: the address, count, type and kind of memory of what users pass.
+"""Arrays: the address, count, type and kind of memory of the arrays that users pass.
 
-`operand(a)` takes numpy arrays, PyTorch tensors, and anything with `__dlpack__`,
-`__array_interface__` or the buffer protocol. Elements must
-lie one after another: an array with other strides is refused, as a copy would take the
-result away from the caller.
+`operand(a)` takes numpy arrays, PyTorch tensors, and objects with `__dlpack__`,
+`__array_interface__` or the buffer protocol. Elements must lie one after another. An array
+with other strides is refused: a copy would get the result, and not the caller's array.
 """
 import ctypes
 import functools
@@ -18,27 +17,27 @@ from baton import errors
 from baton._library import answer, ffi, lib
 
 _NAMES = [ffi.string(lib.baton_dtype_name(i)).decode() for i in range(lib.BATON_DTYPE_COUNT)]
-# By Baton's name: its number, and bytes of an element.
+# The number of each type, by its name; and the bytes of an element, by the type's number.
 NUMBERS = {name: i for i, name in enumerate(_NAMES) if i}
 SIZES = [0] + [lib.baton_dtype_size(i) for i in NUMBERS.values()]
 
-# numpy's type for each of Baton's; bf16 has none, but the package ml_dtypes has.
+# numpy's type for each type of Baton. numpy has none for bf16, but the package ml_dtypes has.
 NUMPY = {name: numpy.dtype(f"{name[0]}{int(name[1:]) // 8}")
          for name in NUMBERS if re.fullmatch(r"[iufc]\d+", name)}
 _PAIRS: dict = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], align=True)
           for name in NUMBERS if name.endswith("_i32")}
 NUMPY.update(_PAIRS, bool=numpy.dtype("?"))
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
-_OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # the kind, by its code
+_OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # by DLPack's code
 # The address of arrays without elements. (NULL means that there is no array.)
 NOWHERE = int(ffi.cast("uintptr_t", _empty := ffi.new("char[64]")))
 _MEMORY = {"cpu": lib.BATON_MEMORY_HOST, "cuda": lib.BATON_MEMORY_DEVICE}
-# DLPack's devices: CPU, pinned by CUDA, pinned by ROCm; CUDA, managed.
+# By DLPack's kind of device: CPU, pinned by CUDA, pinned by ROCm; CUDA, managed by CUDA.
 _OF_DEVICE = {1: "cpu", 3: "cpu", 11: "cpu", 2: "cuda", 13: "cuda"}
 
 
 class Operand:
-    """What a call needs to know of an array. `keep` is what its memory lives in."""
+    """The properties of an array that a call needs. `keep` is the object that owns its memory."""
 
     def __init__(self, address: int, count: int, dtype: int, memory: int, keep: Any) -> None:
         self.address = ffi.cast("void *", address or NOWHERE)
@@ -55,14 +54,14 @@ def describe(count: int, dtype: int, memory: int) -> str:
 
 
 def dtype_number(dtype: Any) -> int:
-    """Baton's number of a type: "f32", a numpy or a torch type."""
+    """Returns Baton's number of a type, which is a name such as "f32", or numpy's or torch's."""
     if str(dtype).startswith("torch."):
         return _of_torch(dtype)
     return NUMBERS.get(str(dtype)) or _of_numpy(numpy.dtype(dtype))
 
 
 def operation(op: Any) -> Any:
-    """A reduction by its name, "sum" and so on, or a `baton_op_t *` as it is."""
+    """Returns the `baton_op_t *` of a reduction's name, such as "sum"; or `op`, if it is one."""
     named = isinstance(op, str)
     return answer("const baton_op_t *", lib.baton_op_find, op.encode()) if named else op
 
@@ -148,10 +147,10 @@ def _from_dlpack(a: Any) -> Operand:
 
 
 def operand(a: Any, writable: bool = True) -> Operand:
-    """The Operand of an array, which is not copied. `writable`: results go into it.
+    """Returns the Operand of an array, without copying it. `writable`: results go into it.
 
-    Invalid: strides, a type that Baton does not have, or memory that is read-only or on a
-    device of another kind. TypeError: `a` is no array.
+    Invalid: the array has strides, a type that Baton does not have, or memory that is
+    read-only or of another kind of device. TypeError: `a` is no array.
     """
     if isinstance(a, numpy.ndarray):
         return _from_numpy(a, writable)
@@ -178,8 +177,8 @@ def operand(a: Any, writable: bool = True) -> Operand:
 
 def exactly(a: Any, writable: bool, count: Optional[int], dtype: int,
             memory: int = lib.BATON_MEMORY_HOST) -> Operand:
-    """Returns the Operand of an array, which must have so many elements (None: any), this type
-    and this memory."""
+    """Returns the Operand of an array, which must have `count` elements (None: any number), this
+    type and this memory."""
     given = operand(a, writable)
     needed = given.count if count is None else count, dtype, memory
     if given.kind != needed:
@@ -188,7 +187,7 @@ def exactly(a: Any, writable: bool, count: Optional[int], dtype: int,
 
 
 def empty_like(a: Any, shape: tuple) -> Any:
-    """A new array of the kind and type of `a`, for a result."""
+    """Returns a new array for a result, of the same kind and type as `a`."""
     if hasattr(a, "new_empty"):  # a tensor
         return a.new_empty(shape)
     if isinstance(a, numpy.ndarray):
@@ -197,8 +196,8 @@ def empty_like(a: Any, shape: tuple) -> Any:
 
 
 def _over(buffer: Any, dtype: int) -> Any:
-    """A vector in a buffer: numpy's, or of bf16, which numpy does not have, a tensor where
-    PyTorch is loaded, else the bits."""
+    """Returns a buffer as a numpy array. numpy has no bf16: for bf16 it is a tensor if PyTorch
+    is loaded, else an array of the bits as uint16."""
     torch = sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
     if torch is None:
         return numpy.frombuffer(buffer, NUMPY.get(_NAMES[dtype], "u2"))
@@ -207,14 +206,14 @@ def _over(buffer: Any, dtype: int) -> Any:
 
 
 def empty(count: int, dtype: int) -> Any:
-    """A new vector, of the kind that `vector` returns."""
+    """Returns a new vector, of the same kind as those of `vector`."""
     return _over(numpy.empty(count * SIZES[dtype], "u1"), dtype)
 
 
 def vector(pointer: Any, count: int, dtype: int, owner: Any = None) -> Any:
-    """A numpy array, or of bf16 a tensor, over memory of the library, which lives as long
-    as `owner` does, and keeps that alive; with None it can be written, and may not outlive
-    a call."""
+    """Returns memory of the library as a vector (see `_over`). The memory lives as long as
+    `owner`, which the vector keeps alive. If `owner` is None the vector can be written, and must
+    not be used after the call that has passed it."""
     if owner is not None:
         pointer = ffi.gc(ffi.cast("char *", pointer), lambda _: owner)
     made = _over(ffi.buffer(pointer, count * SIZES[dtype]) if count else bytearray(), dtype)

@@ -1,13 +1,14 @@
-"""What all handles have in common, the engine of the process, and the end of a process.
+"""The base class of all handles, the engine of the process, and the end of a process.
 
-A handle owns an object of the library. It is destroyed by `destroy()`, at the end of a
-`with` block, or when Python collects it, but a group only by the first two, or when the
-interpreter exits: its destruction is collective, and ranks collect at different times.
+A handle owns an object of the library. The object is destroyed by `destroy()`, at the end of
+a `with` block, or when Python collects the handle. A group is destroyed only by the first
+two, or when the interpreter exits: its destruction is collective, and Python collects garbage
+at different times on different ranks.
 
-At exit everything that is left is destroyed, the last that was made first, then the
-engine is closed, and MPI finalised if this package initialised it. After an exception that
-nothing caught none of this happens: MPI_Finalize would wait for ranks that wait for this
-one, while mpirun ends the job when it finds a process that ended without it.
+At exit all objects that are left are destroyed, the newest first. Then the engine is closed,
+and MPI is finalised if this package has initialised it. None of this happens after an
+exception that nothing caught: MPI_Finalize would wait for ranks that wait for this one.
+Without it mpirun notices that a process has ended, and ends the job.
 """
 import atexit
 import contextlib
@@ -23,7 +24,7 @@ from typing import Any, Callable, Iterator, List, Optional, TypeVar
 from baton import errors
 from baton._library import answer, beside, check, error, ffi, lib
 
-SLICE_MS = 50  # of a wait, between which Python handles signals
+SLICE_MS = 50  # the slices of a wait, between which Python handles signals
 NULL = ffi.NULL
 
 _numbers = itertools.count()
@@ -35,8 +36,8 @@ _Self = TypeVar("_Self", bound="Handle")
 class Handle:
     """Owns an object of the library; the base of Group, Schedule and the others."""
 
-    _destroyer: Any = None  # the function of C
-    _collected = True  # whether __del__ may destroy it
+    _destroyer: Any = None  # the C function that destroys the object
+    _collected = True  # whether __del__ may destroy the object
 
     def __init__(self, pointer: Any, group: Any = None) -> None:
         self._number, self._handle, self.group = next(_numbers), pointer, group
@@ -45,8 +46,8 @@ class Handle:
             group._made.add(self)
 
     def destroy(self) -> None:
-        """Destroys it, after what was made in it; a second call does nothing. Any other
-        use afterwards is `baton.State` or `baton.Invalid`."""
+        """Destroys the object. A second call does nothing. Any other use after that raises
+        `baton.State` or `baton.Invalid`."""
         if self._handle == NULL:
             return
         handle, self._handle = self._handle, NULL  # before another thread destroys it, too
@@ -56,11 +57,11 @@ class Handle:
         else:
             _live.discard(self)
         if status == lib.BATON_ERR_TIMEOUT:
-            later.append(self)  # a transfer that has not ended may use its arrays
+            later.append(self)  # a transfer in progress may still use the arrays
         check(status)
 
     def _alive(self) -> Any:
-        """The C object; State if it was destroyed."""
+        """Returns the C object. State: it was destroyed."""
         if self._handle == NULL:
             raise errors.State(f"this {type(self).__name__} was destroyed")
         return self._handle
@@ -72,7 +73,7 @@ class Handle:
         return error(status)
 
     def _has_ended(self, test: Any, *given: Any) -> bool:
-        """What a function of C that tests says."""
+        """Calls a C function that tests, and returns its answer."""
         done = ffi.new("bool *")
         status = test(self._alive(), *given, done)
         if status:
@@ -94,14 +95,14 @@ class Handle:
                 self.destroy()
             except errors.Error:
                 if self._handle != NULL and os.getpid() == _pid:
-                    later.append(self)  # in a call node: it lives on until the exit
+                    later.append(self)  # in a call node it can't be destroyed; it is at exit
 
 
-later: List[Handle] = []  # what lives on until the exit
+later: List[Handle] = []  # handles that are destroyed at exit
 
 
 def milliseconds(timeout: Any) -> int:
-    """A timeout in seconds, a timedelta, or None for ever, as C has it."""
+    """Converts a timeout (seconds, a timedelta, or None for no limit) to C's milliseconds."""
     if timeout is None:
         return -1
     if isinstance(timeout, datetime.timedelta):
@@ -112,13 +113,13 @@ def milliseconds(timeout: Any) -> int:
 
 
 def wait(call: Callable[[int], int], timeout: Any, cancel: Any = None) -> int:
-    """Returns the status of call(timeout_ms), which is called again and again, so that
-    Python handles signals meanwhile. What a handler raises, as that of Ctrl-C does, ends
-    the wait, after cancel(). (baton_engine_interrupt would have to be called by a thread
-    that signal.set_wakeup_fd wakes, and that descriptor is asyncio's in many programs.)
+    """Waits by call(timeout_ms), and returns its status. Calls it again and again, so that
+    Python handles signals between the calls. If a handler raises an exception, as Ctrl-C's
+    does, this calls cancel() and ends the wait. (baton_engine_interrupt would need a thread
+    that signal.set_wakeup_fd wakes, and in many programs asyncio uses that descriptor.)
 
-    Only a wait of 100 ms asks the ranks whom all others wait for, so that is the last,
-    even where the slice before it took longer than it should.
+    The library asks which rank all others wait for only in waits of 100 ms or more. So the
+    last call has 100 ms, even if the call before took longer than it should.
     """
     global lost
     whole = left = milliseconds(timeout)
@@ -145,21 +146,21 @@ def wait(call: Callable[[int], int], timeout: Any, cancel: Any = None) -> int:
 
 
 def trace_start(folder: Any = None) -> None:
-    """Begins to record what this process does, in a file in `folder` (docs/observe.md), or
-    goes on where it did, as a job with BATON_TRACE=folder does from the first. Invalid:
-    another folder. SystemFailed: there is no room for the file."""
+    """Begins to record a trace of this process in a file in `folder` (docs/observe.md), or goes
+    on with one. (With BATON_TRACE=folder a process records from its beginning.) Invalid: an
+    earlier call had another folder. SystemFailed: there is no space for the file."""
     check(lib.baton_trace_start(NULL if folder is None else os.fsencode(folder)))
 
 
 def trace_stop() -> None:
-    """Ends recording until the next `trace_start`."""
+    """Stops recording until the next `trace_start`."""
     lib.baton_trace_stop()
 
 
 @contextlib.contextmanager
 def span(name: str) -> Iterator[None]:
-    """Records when this thread begins and ends the block, such as the computation of a
-    step, under a name. Spans nest; where nothing is recorded this does nothing."""
+    """Records, under a name, when this thread begins and ends the block, such as the
+    computation of a step. Spans nest. If no trace is recorded, this does nothing."""
     lib.baton_trace_begin(name.encode())
     try:
         yield
@@ -169,17 +170,17 @@ def span(name: str) -> Iterator[None]:
 
 # ---- the engine, and MPI -------------------------------------------------------
 
-_engine = ffi.new("baton_engine_t **")  # It has NULL until the first group is made.
-# Held while the engine or the world is made, and while works end; and by a fork, whose child
-# would otherwise have half of an engine, and locks that nobody releases.
+_engine = ffi.new("baton_engine_t **")  # it has NULL until the first group is made
+# Held while the engine or the world is made, and while works of torch end. A fork holds it, too:
+# otherwise the child might have half an engine, and locks that no thread releases.
 lock = threading.RLock()
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _mpi_is_ours = has_cuda = False
-lost = False  # a rank: MPI_Finalize may wait for it for ever
+lost = False  # whether a rank is lost: MPI_Finalize might then wait for ever
 
 
 def engine() -> Any:
-    """The engine of this process, which is opened at the first call."""
+    """The engine of this process. The first call opens it."""
     global _pid
     with lock:
         if _engine[0] == NULL:
@@ -189,9 +190,9 @@ def engine() -> Any:
 
 
 def attach_cuda(ordinal: int = 0) -> None:
-    """Attaches a GPU, by CUDA's number, before the first group: then collectives take
-    tensors of its memory. Unsupported: there is no libbaton_cuda, driver or GPU. State:
-    there is a group."""
+    """Attaches the GPU that CUDA numbers `ordinal`, so that collectives take tensors in its
+    memory. Call this before the first group is made. Unsupported: there is no libbaton_cuda,
+    driver or GPU. State: there is a group."""
     global has_cuda
     try:
         cuda = beside("cuda")
@@ -203,14 +204,15 @@ def attach_cuda(ordinal: int = 0) -> None:
 
 
 def is_started_by_mpi() -> bool:
-    """Whether MPI has started this process, or mpi4py is in use in it."""
+    """Whether MPI has started this process, or mpi4py has initialised MPI in it."""
     names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
     return (any(name in os.environ for name in names)
             or "mpi4py.MPI" in sys.modules and answer("int", mpi().MPI_Initialized) != 0)
 
 
 def mpi() -> Any:
-    """The functions that need MPI. Unsupported: there is no libbaton_mpi_group, or no MPI."""
+    """Returns the library of the functions that need MPI. Unsupported: there is no
+    libbaton_mpi_group, or no MPI."""
     try:
         return beside("mpi_group")
     except errors.Unsupported as failed:
@@ -219,7 +221,7 @@ def mpi() -> Any:
 
 
 def initialise_mpi() -> None:
-    """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
+    """Initialises MPI unless it is initialised, as it is after an import of mpi4py."""
     global _mpi_is_ours
     if answer("int", mpi().MPI_Finalized):
         raise errors.State("MPI has been finalised")

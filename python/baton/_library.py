@@ -1,9 +1,9 @@
-"""The lowest layer: the functions of libbaton as C has them, called by cffi.
+"""The lowest layer: calls the functions of libbaton by cffi.
 
 `lib` has the functions and constants of include/baton/, `ffi` their types, and
-`check(status)` raises what a status means. A call releases the GIL while it is in C. All
-other modules of the package are built on these three. `beside("mpi_group")` has the
-functions that need MPI, and a few of MPI's own.
+`check(status)` raises the exception of a status. A call releases the GIL while it is in C.
+All other modules of the package are built on these three. `beside("mpi_group")` returns the
+library of the functions that need MPI, and a few of MPI's own.
 
 The library is looked for in this order: the file that the variable BATON_LIBRARY names;
 the folder of this package, where a wheel has it; the folder build/ of a source tree that
@@ -31,7 +31,7 @@ Tried:
 
 
 def _places() -> list:
-    """Returns where the library may be. The first place where it exists counts."""
+    """Returns the paths where the library may be, in the order in which they are tried."""
     if os.environ.get("BATON_LIBRARY"):
         return [os.environ["BATON_LIBRARY"]]
     above = pathlib.Path(__file__).resolve().parents  # prefix/lib of .../pythonX/site-packages
@@ -56,7 +56,8 @@ _place, lib = _open()
 
 @functools.lru_cache(None)
 def beside(name: str) -> Any:
-    """Opens libbaton_`name`, which is beside libbaton. Unsupported: it can't be loaded."""
+    """Opens the library libbaton_NAME, which is in the folder of libbaton. Unsupported: it can't be
+    loaded."""
     try:
         # Open MPI opens plugins that expect its symbols to be global.
         return ffi.dlopen(_place.replace("libbaton.so", f"libbaton_{name}.so"),
@@ -76,10 +77,11 @@ for _status, _class in _BY_STATUS.items():
 
 
 def error(status: int, text: Optional[str] = None) -> errors.Error:
-    """The exception for a status; its text is that of this thread's last failed call."""
+    """Returns the exception of a status, with the message of this thread's last failed call."""
     if text is None:
         text = ffi.string(lib.baton_error_message()).decode(errors="replace")
-        text = text.split("\n    (wait gave up")[0]  # after its last slice, not the timeout
+        # The library names the time of the wait's last slice, and not the user's timeout.
+        text = text.split("\n    (wait gave up")[0]
         for by in ("mpi", "store"):
             text = text.replace(f"baton_group_create_{by}", f"Group.from_{by}")
         text = text.replace("baton_group_create_sub", "Group.sub")
@@ -92,8 +94,8 @@ def error(status: int, text: Optional[str] = None) -> errors.Error:
 
 
 def failed_start(status: int, schedule: Any) -> errors.Error:
-    """The exception for the status of a start, which is that of the first epoch's failure
-    where a peer's news of that came before this rank's start."""
+    """Returns the exception of the status of a start. If a peer reported that the first epoch
+    had failed before this rank started it, that is the exception of that failure."""
     made, failure = error(status), ffi.new("baton_failure_t *")
     if (status == lib.BATON_ERR_FAILED and schedule != ffi.NULL
             and not lib.baton_schedule_failure(schedule, failure)):
@@ -108,7 +110,7 @@ def check(status: int) -> None:
 
 
 def answer(kind: str, function: Any, *given: Any) -> Any:
-    """What a function writes through its last argument, a pointer to a `kind`."""
+    """Calls a function whose last argument is a pointer to a `kind`, and returns what it stores."""
     made = ffi.new(f"{kind} *")
     check(function(*given, made))
     return made[0]
@@ -116,16 +118,16 @@ def answer(kind: str, function: Any, *given: Any) -> Any:
 
 @functools.lru_cache(None)
 def words(enum: Any) -> List[str]:
-    """Returns the enumerators of a type, by their values, in lower case and without the common
-    prefix."""
+    """Returns the enumerators of a type in the order of their values, in lower case and without
+    their common prefix."""
     names = [name for _, name in sorted(enum.elements.items()) if not name.endswith("_COUNT")]
     return [name[len(os.path.commonprefix(names)):].lower() for name in names]
 
 
 def options(kind: str, alive: list, given: dict) -> Any:
-    """A new `kind *`, whose fields are `given` by name: numbers, lists of them, text, or one
-    of the words of a type; None leaves it as it is. `alive` gets what the struct points to.
-    Invalid: there is no such option."""
+    """Returns a new `kind *` whose fields have the values `given` by name: numbers, lists of
+    numbers, text, or a word of an enumeration. None leaves a field at its default. Adds to
+    `alive` the memory to which the struct points. Invalid: the struct has no such field."""
     made = ffi.new(f"{kind} *")
     fields = dict(ffi.typeof(kind).fields)
     if fields.pop("size", None):
@@ -152,8 +154,8 @@ def options(kind: str, alive: list, given: dict) -> Any:
 
 
 def record(kind: str) -> Any:
-    """Returns a base class for named tuples with the fields of a struct. Enumerators become
-    words, except a status."""
+    """Returns a base class for named tuples with the fields of a struct. The values of
+    enumerations are words in the tuple, except those of a status."""
     fields = dict(ffi.typeof(kind).fields)
     made = collections.namedtuple("made", fields)  # type: ignore[misc]
     setattr(made, "_words", {field: words(of.type) for field, of in fields.items()
@@ -162,7 +164,7 @@ def record(kind: str) -> Any:
 
 
 def filled(of: Any, struct: Any) -> Any:
-    """Returns the record of a struct."""
+    """Returns a tuple of the class `of`, which `record` has made, with the values of a struct."""
     values = {field: getattr(struct, field) for field in of._fields}
     values.update((field, ffi.string(value).decode(errors="replace")
                    if ffi.typeof(value).item.cname == "char" else list(value))

@@ -1,5 +1,5 @@
-"""The stores in which the ranks of a group without MPI meet (include/baton/store.h): a
-folder, or one of torch.distributed."""
+"""The stores by which the ranks of a group without MPI meet (include/baton/store.h): a folder,
+or a store of torch.distributed."""
 import os
 import pathlib
 from typing import Any, Optional
@@ -10,7 +10,7 @@ from baton._library import ffi, lib
 class _Folder:
     def __init__(self, path: Any) -> None:
         self._path = pathlib.Path(path)
-        os.listdir(path)  # an error now if there is no such folder
+        os.listdir(path)  # raises now if there is no such folder
 
     def put(self, key: str, value: bytes) -> None:
         new = self._path / f"{key}.{os.getpid()}.new"
@@ -28,10 +28,10 @@ class _Folder:
 
 
 class _OfTorch:
-    """A counter beside each value says whether it is there: a `get` would wait for a value
-    that is missing, and in torch 1 a `wait` that times out leaves the connection useless.
-    So does a `get` of a value that another rank deletes meanwhile; values stay, therefore,
-    and are removed by their counters."""
+    """A store of torch.distributed. A counter for each value says whether the value exists: a
+    `get` would wait for a missing value, and in torch 1 a `wait` that times out makes the
+    connection useless. So does a `get` of a value that another rank deletes meanwhile. So values
+    are never deleted: to remove one is to reset its counter."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -48,8 +48,8 @@ class _OfTorch:
 
 
 class Store:
-    """`pointer` is a `baton_store_t *`, whose functions call those of `store`, the path of
-    a folder or a torch.distributed.Store. `raised` is the first exception of one of them."""
+    """A store for C. `pointer` is a `baton_store_t *`, whose functions use `store`, the path of a
+    folder or a torch.distributed.Store. `raised` is the first exception in these functions."""
 
     def __init__(self, store: Any) -> None:
         is_folder = isinstance(store, (str, os.PathLike))

@@ -9,23 +9,23 @@ import numpy
 from baton import _trace_files as files
 from baton._trace_files import NEVER, Schedule, Trace
 
-_EPOCHS = 1 << 24  # Tracks of schedules have numbers above those of threads.
-# The names of PyTorch's analyser, by what is in a schedule's name.
+_EPOCHS = 1 << 24  # the number of the first schedule's track; those of threads are lower
+# The name of a collective in PyTorch's analyser, by a word in the schedule's name.
 _TORCH = {"broadcast": "broadcast", "barrier": "barrier", "reduce_scatter": "reduce_scatter",
           "allgather": "all_gather", "gather": "gather", "reduce-scatter": "reduce_scatter",
           "scatter": "scatter", "alltoall": "all_to_all"}
 
 
 def first(times: numpy.ndarray, axis: Any = None) -> Any:
-    """The earliest time, without NEVER unless there is no other."""
+    """The earliest time that is not NEVER; NEVER if there is none."""
     most = numpy.iinfo("i8").max
     least = numpy.where(times == NEVER, most, times).min(axis=axis, initial=most)
     return numpy.where(least == most, NEVER, least)
 
 
 def spans_of_epochs(trace: Trace, schedule: Schedule) -> Tuple[numpy.ndarray, numpy.ndarray]:
-    """When each rank was in each epoch: from its begin, or NEVER, to its end; to the rank's
-    last record if the epoch has not ended."""
+    """For each epoch and rank, when the epoch began (or NEVER) and when it ended. If it has not
+    ended, the end is the time of the rank's last record."""
     begun = first(numpy.stack([schedule.begin, schedule.come]), axis=0)
     last = numpy.array([trace.records["at"][trace.records["who"] == who].max(initial=0)
                         for who in schedule.who])
@@ -97,7 +97,7 @@ class _Timeline:
             elif what == files.SPAN:
                 stack.append((dict(enumerate(self.trace.names[who])).get(
                     int(record["value"]), "?"), at))
-            elif what == files.SPAN_END and stack:  # else it began in an earlier lap
+            elif what == files.SPAN_END and stack:  # else the record of its begin was overwritten
                 yield self.slice(who, thread, *stack.pop(), at)
             elif what == files.LOST:
                 yield {"ph": "i", "s": "p", "pid": who + 1, "tid": thread, "ts": self.us(at),
@@ -107,7 +107,7 @@ class _Timeline:
             yield from (self.slice(who, thread, name, at, last) for name, at in stack)
 
     def messages(self) -> Iterator[dict]:
-        """An arrow for each message, between the epochs of its ranks."""
+        """An arrow for each message, from the sender's epoch to the receiver's."""
         trace = self.trace
         for number, (send, receipt) in enumerate(zip(trace.records[trace.sends],
                                                      trace.records[trace.receipts])):
@@ -122,7 +122,7 @@ class _Timeline:
 
     def simulated(self, mode: str, steps: Iterable[Tuple[int, str, int, int, int]]
                   ) -> Iterator[dict]:
-        """Ranks of a simulation, below those of the job."""
+        """The steps of simulated ranks, whose tracks are below those of the job."""
         for rank, name, start, wait, done in steps:
             pid = len(self.trace.ranks) + rank
             if name == f"{mode} 1":
@@ -134,7 +134,7 @@ class _Timeline:
 
 def write_timeline(trace: Trace, path: str, mode: str = "",
                    simulated: Iterable[Tuple[int, str, int, int, int]] = ()) -> None:
-    """Writes Chrome's trace format, with the ranks of a simulation."""
+    """Writes a file in Chrome's trace format; `simulated` has the steps of simulated ranks."""
     timeline = _Timeline(trace)
     with open(path, "w", encoding="utf-8") as out:
         out.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
@@ -148,9 +148,10 @@ def write_timeline(trace: Trace, path: str, mode: str = "",
 
 
 def write_flight_recorder(trace: Trace, prefix: str) -> None:
-    """Writes a dump for each rank, PREFIX and its number, as PyTorch does. Each schedule is
-    a process group there, and its epochs are numbered collectives. The analyser knows only
-    its own names of collectives, and only sizes that are equal pass all of its checks."""
+    """Writes a dump for each rank, as PyTorch does; its path is the prefix and the rank's
+    number. In the dump each schedule is a process group, and its epochs are that group's
+    collectives. The analyser knows only its own names of collectives, and its checks pass only
+    if all sizes are equal."""
     entries: List[List[dict]] = [[] for _ in trace.ranks]
     config: List[dict] = [{} for _ in trace.ranks]
     begun = []
@@ -162,7 +163,8 @@ def write_flight_recorder(trace: Trace, prefix: str) -> None:
             [trace.ranks[who].number for who in schedule.who if who >= 0])}
         for who in schedule.who[schedule.who >= 0]:
             config[who][title] = group
-    # Dumps begin with the largest of the first numbers: the same epoch on all ranks.
+    # The analyser begins with the largest of the dumps' first numbers. Since epochs are numbered
+    # in the order in which they began anywhere, that is the same epoch in all dumps.
     for number, (_, of, row) in enumerate(sorted(begun)):
         schedule = trace.schedules[of]
         kind = next((_TORCH[word] for word in _TORCH if word in schedule.name), "all_reduce")

@@ -1,7 +1,8 @@
-"""Reads the files of a trace (include/baton/trace.h) and brings their clocks together.
+"""Reads the files of a trace (include/baton/trace.h), and converts all times to one clock.
 
-A file may be read while its process writes it, and after the process was killed. Records
-that are being written, or that an earlier lap of the ring has left, are left out.
+A file may be read while its process writes it, and after the process was killed. Two kinds
+of records are left out: those that are being written, and those that the process wrote
+before it last began at the first record again.
 """
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
@@ -11,9 +12,10 @@ import numpy
 MAGIC, FORMAT = 0x6563617274617462, 1
 (START, BEGIN, COME, SEND, SENT, RECEIVED, WORK, END, WAIT, SLEEP, LOST, SPAN,
  SPAN_END) = range(1, 14)
-ACTIVATION = 1 << 31  # of a tag
-NEVER = numpy.iinfo("i8").min  # the time of what was not recorded
-_MOST_DRIFT = 500e-6  # of two clocks: NTP slews none by more
+ACTIVATION = 1 << 31  # the bit of a tag that marks activations
+NEVER = numpy.iinfo("i8").min  # in place of a time that was not recorded
+# The largest drift between two clocks: NTP changes the rate of a clock by no more.
+_MOST_DRIFT = 500e-6
 
 _HEAD = numpy.dtype([
     ("magic", "u8"), ("format", "u4"), ("schedules", "u4"), ("names", "u4"), ("records", "u4"),
@@ -26,8 +28,9 @@ _NAME = numpy.dtype("S48")
 _RECORD = numpy.dtype([
     ("time", "u8"), ("value", "u8"), ("epoch", "u4"), ("thread", "u4"), ("node", "u4"),
     ("tag", "u4"), ("peer", "i4"), ("schedule", "u2"), ("lap", "u1"), ("what", "u1")])
-# Of all files together: `at` is the time in ns on the clock of the first host, `who` the
-# index of the rank in the job, `of` that of the schedule (-1: none), `rank` its rank in it.
+# The records of all files, with four more fields. `at` is the time in ns on the clock of the
+# first host, `who` the index of the rank in the job, `of` the index of the schedule (-1: none),
+# and `rank` the rank's number in that schedule's group.
 _JOINED = numpy.dtype([*((name, _RECORD[name]) for name in _RECORD.names or () if name != "lap"),
                        ("at", "i8"), ("who", "i4"), ("of", "i4"), ("rank", "i4")])
 
@@ -38,13 +41,13 @@ class _File(NamedTuple):
     schedules: numpy.ndarray
     names: List[str]
     records: numpy.ndarray
-    whole: int  # the bytes that the file had
+    whole: int  # the bytes of a complete file
 
 
 class Rank(NamedTuple):
     """A rank of the job: a process, or one of the ranks that are threads of a process."""
 
-    number: int  # its rank in the largest group of its file
+    number: int  # its rank in the largest group that its file names
     name: str
     process: int
     host: str
@@ -52,8 +55,9 @@ class Rank(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """How the clock of a host relates to that of the first host, in ns: it is ahead by
-    offset + drift * (its time - since). `error` is None where that is not known."""
+    """How the clock of a host relates to the first host's clock, in ns: it is ahead by
+    offset + drift * (its time - since). `error` is the largest error of that; None: it is not
+    known."""
 
     host: str
     offset: float = 0.0
@@ -76,25 +80,25 @@ class Schedule(NamedTuple):
     asked: numpy.ndarray  # when the application began to wait
     waited: numpy.ndarray  # when its last wait returned
     activated: numpy.ndarray  # when the first activation was sent
-    status: numpy.ndarray  # of the end
-    work: numpy.ndarray  # ns of reductions, copies and calls
-    messages: numpy.ndarray  # that were sent
-    bytes: numpy.ndarray  # that were sent
+    status: numpy.ndarray  # the status with which the epoch ended
+    work: numpy.ndarray  # the time of reductions, copies and calls, in ns
+    messages: numpy.ndarray  # the number of messages that the rank sent
+    bytes: numpy.ndarray  # the bytes that the rank sent
 
     def whole(self) -> numpy.ndarray:
-        """Whether all ranks have begun and ended an epoch, and none failed: [epochs]."""
+        """For each epoch: whether it has begun, and ended without an error, on all ranks."""
         return ((self.begin != NEVER) & (self.end != NEVER) & (self.status == 0)).all(axis=1)
 
 
 class Trace(NamedTuple):
     ranks: List[Rank]
     schedules: List[Schedule]
-    records: numpy.ndarray  # by time
-    sends: numpy.ndarray  # indices of the records of messages, and of their receipts
-    receipts: numpy.ndarray
-    names: List[List[str]]  # of spans, for each rank
+    records: numpy.ndarray  # in the order of their times
+    sends: numpy.ndarray  # for each message, the index of the record of its send
+    receipts: numpy.ndarray  # for each message, the index of the record of its receipt
+    names: List[List[str]]  # for each rank, the names of its spans
     clocks: List[Clock]
-    backward: int  # messages that were received before they were sent, by these clocks
+    backward: int  # the number of messages that, by these clocks, came before they were sent
     skipped: List[str]  # files that could not be read, and why
 
 
@@ -103,7 +107,7 @@ def _decoded(text: Any) -> str:
 
 
 def _read(path: pathlib.Path) -> _File:
-    """Reads one file. ValueError: it is none, or of another format."""
+    """Reads one file. ValueError: the file is no trace, or has another format."""
     if path.stat().st_size < _HEAD.itemsize:
         raise ValueError("it is shorter than the head of a trace")
     raw = numpy.memmap(path, mode="r")
@@ -118,7 +122,7 @@ def _read(path: pathlib.Path) -> _File:
         at += int(count) * kind.itemsize
     schedules, names, records = tables
     written, count = int(head["written"]), int(head["records"])
-    # Records that were begun while they were copied have replaced others.
+    # The process may have begun records while they were copied; these have replaced older ones.
     since = max(0, int(raw[:_HEAD.itemsize].view(_HEAD)["written"][0]) - count)
     slot = numpy.arange(len(records))
     index = slot + (written - 1 - slot) // count * count
@@ -131,14 +135,16 @@ def _read(path: pathlib.Path) -> _File:
 
 
 def _shared(file: _File) -> Set[Any]:
-    """What identifies the schedules of a file. Others have those whose ranks are not threads."""
+    """Keys that identify the schedules of a file. Files of the same job have keys in common. If
+    the ranks of a schedule are threads of one process, its key is the file's path."""
     of, counts = numpy.unique(file.schedules[["key", "incarnation"]], return_counts=True)
     return {pair if n == 1 else file.path for pair, n in zip(of.tolist(), counts) if pair[0]}
 
 
 def _last_job(files: List[_File]) -> Set[pathlib.Path]:
-    """The files of the process that began last, of those that have a schedule with it or with
-    another one of them, and of those that have none."""
+    """The files of the last job. These are: of the files with schedules, that of the process that
+    began last; each file that has a schedule in common with one of them; and the files without
+    schedules."""
     of = {file.path: _shared(file)
           for file in sorted(files, key=lambda file: -int(file.head["realtime"]))}
     known, job = next((keys for keys in of.values() if keys), set()), set()  # type: Set, Set
@@ -148,13 +154,14 @@ def _last_job(files: List[_File]) -> Set[pathlib.Path]:
 
 
 def _ranks_of(files: List[_File]) -> Tuple[List[Rank], List[numpy.ndarray]]:
-    """The ranks of the job, and for each file the rank of each of its schedules, from 1."""
+    """The ranks of the job; and for each file, the index of the rank that belongs to each of its
+    schedules. Schedules count from 1, and entry 0 belongs to the process."""
     found: List[Tuple[int, int]] = []
     of_files = []
     for number, file in enumerate(files):
         used = file.schedules[file.schedules["key"] != 0]
         pairs = used[["key", "incarnation"]]
-        # Threads that are ranks have entries of one schedule with several ranks.
+        # If ranks are threads, the file has several entries of one schedule, with different ranks.
         threads = len(numpy.unique(pairs)) < len(used)
         largest = used["rank"][numpy.argmax(used["size"])] if len(used) else -1
         rank = numpy.where(threads, file.schedules["rank"], largest)
@@ -176,8 +183,8 @@ def _ranks_of(files: List[_File]) -> Tuple[List[Rank], List[numpy.ndarray]]:
 
 
 def _match(records: numpy.ndarray) -> Tuple[numpy.ndarray, numpy.ndarray]:
-    """The indices of sends and of their receipts, which have the same schedule, epoch,
-    sender, receiver and tag."""
+    """The indices of the records of sends, and those of their receipts. The two records of a
+    message have the same schedule, epoch, sender, receiver and tag."""
     at = numpy.flatnonzero(((records["what"] == SEND) | (records["what"] == RECEIVED))
                            & (records["of"] >= 0))
     ends = records[at]
@@ -194,9 +201,9 @@ def _match(records: numpy.ndarray) -> Tuple[numpy.ndarray, numpy.ndarray]:
 
 def _offset(upper: numpy.ndarray, lower: numpy.ndarray, ends: Tuple[int, int], since: int
             ) -> Tuple[float, float, float]:
-    """A line between points that bound it from above and from below, both arrays of
-    [time, bound]: the one that is as far from both as can be. Returns its value at `since`,
-    its slope, and how far another line between them may be off between `ends`."""
+    """Finds a line below the points `upper` and above the points `lower`, which are arrays of
+    [time, bound]: the line that is farthest from both. Returns its value at `since`, its slope,
+    and the error: how far another line between the points may be from it between `ends`."""
     above, below = upper[:, 0] - since, lower[:, 0] - since
 
     def band(drift: float) -> Tuple[float, float]:
@@ -221,8 +228,9 @@ def _offset(upper: numpy.ndarray, lower: numpy.ndarray, ends: Tuple[int, int], s
 
 def _clocks(files: List[_File], ranks: List[Rank], records: numpy.ndarray,
             sends: numpy.ndarray, receipts: numpy.ndarray) -> Dict[bytes, Clock]:
-    """The clock of each host, by its boot. The first host's clock is that of the trace; of
-    the others those come next that are known best by messages with a host that has one."""
+    """The clock of each host, by the host's boot id. The times of the trace are those of the
+    first host's clock. The other clocks are found one after another from the messages with
+    hosts whose clocks are known; the one with the smallest error comes next."""
     heads = {bytes(file.head["boot"]): file.head for file in reversed(files)}
     boots = list(dict.fromkeys(rank.boot for rank in ranks)) or list(heads)
     place = numpy.array([boots.index(rank.boot) for rank in ranks])
@@ -239,7 +247,7 @@ def _clocks(files: List[_File], ranks: List[Rank], records: numpy.ndarray,
             if not there.any() or not back.any():
                 continue
             of, since = known[boots[a]], int(times[b][0])
-            # All that b's clock has shown since then is a's, plus the offset.
+            # b's clock shows what a's shows, plus the offset and the drift since `since`.
             offset, drift, error = _offset(
                 numpy.stack([came[there], came[there] - aligned(sent[there], of)], 1),
                 numpy.stack([sent[back], sent[back] - aligned(came[back], of)], 1),
@@ -260,7 +268,7 @@ def _clocks(files: List[_File], ranks: List[Rank], records: numpy.ndarray,
 
 
 def aligned(times: numpy.ndarray, clock: Clock) -> numpy.ndarray:
-    """Times of a host, in ns, by the clock of the first host."""
+    """Converts times of a host, in ns, to the clock of the first host."""
     drift = numpy.rint(clock.drift * (times - clock.since)) if clock.drift else 0
     return times - numpy.int64(round(clock.offset)) - numpy.asarray(drift, "i8")
 
@@ -271,7 +279,7 @@ def _schedule(name: str, size: int, who: numpy.ndarray, records: numpy.ndarray) 
 
     def when(what: int, times: numpy.ndarray = records["at"], last: bool = False
              ) -> numpy.ndarray:
-        """The time of the first such record of each rank in each epoch, or the last."""
+        """For each epoch and rank, the time of its first record (or last one) of kind `what`."""
         of = numpy.flatnonzero(records["what"] == what)[::1 if last else -1]
         out = numpy.full(shape[0] * size, NEVER)
         out[place[of]] = times[of]
@@ -294,8 +302,8 @@ def _schedule(name: str, size: int, who: numpy.ndarray, records: numpy.ndarray) 
 
 
 def read(folder: str) -> Trace:
-    """Reads the files of a folder that are of the last job whose ranks are there. ValueError:
-    there is none that can be read."""
+    """Reads those files of a folder that belong to the last job. ValueError: no file can be
+    read."""
     files, skipped = [], []
     for path in sorted(pathlib.Path(folder).glob("*.trace")):
         try:

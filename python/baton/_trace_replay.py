@@ -1,5 +1,6 @@
-"""What the modes of a partial all-reduce would have taken: what each rank has computed between
-epochs is replayed in the simulator, which runs the library's own schedules."""
+"""How long the recorded steps would have taken in each mode of a partial all-reduce. The
+computation times of each rank are replayed in the simulator, which runs the library's own
+schedules."""
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy
@@ -9,24 +10,28 @@ from baton._library import check, ffi, lib
 from baton.partial import Partial
 from baton.sim import Simulator
 
-_EPOCHS, _STEPS = 400, 40000  # the most that are replayed, the last ones; on all ranks
-_SHORT = 4096  # bytes of a message whose time is that of its way, not of its bytes
+# At most this many epochs are replayed, the last ones; and this many steps of all ranks.
+_EPOCHS, _STEPS = 400, 40000
+_SHORT = 4096  # messages of fewer bytes show the latency
 
 
 class Steps(NamedTuple):
-    """What the application of each rank did in us: [steps, ranks]."""
+    """How long the application of each rank computed, in us. Arrays are [steps, ranks]."""
 
-    compute: numpy.ndarray  # before it started the step
-    overlap: numpy.ndarray  # from then until it waited for it
-    began: int = 0  # when the first rank began to compute, in ns of the trace
+    compute: numpy.ndarray  # before the start of the step
+    overlap: numpy.ndarray  # between the start of the step and the wait for it
+    began: int = 0  # when the first rank began to compute, in ns on the trace's clock
 
 
 class Outcome(NamedTuple):
-    mean_ms: float  # of a step, on average over the ranks
-    slowest_ms: float  # on the rank that took longest
-    in_time: float  # ranks whose contribution to a step was in the result of its epoch
-    staleness: float  # age in epochs of the oldest contribution of a rank to an epoch
-    # By rank, when it started each step, waited for it, and had it, in us.
+    mean_ms: float  # the time of a step, on average over the ranks
+    slowest_ms: float  # the time of a step on the slowest rank
+    # How many ranks contributed in time to an epoch, on average.
+    in_time: float
+    # The age in epochs of the oldest contribution of a rank to an epoch, on average.
+    staleness: float
+    # For each rank and each of its steps: when it started the step, began to wait for it, and
+    # had its result, in us.
     times: List[List[Tuple[float, float, float]]]
 
 
@@ -36,7 +41,7 @@ def _ended(arg: Any, epoch: int, status: int) -> None:
 
 
 class _Application:
-    """That of one rank: it computes, contributes, starts, goes on computing, and waits."""
+    """The application of one rank: it computes, contributes, starts, computes on, and waits."""
 
     def __init__(self, sim: Simulator, rank: int, steps: Steps, data: numpy.ndarray,
                  **options: Any) -> None:
@@ -78,8 +83,8 @@ class _Application:
 
 
 def replay(steps: Steps, count: int, link: Tuple[float, float], **options: Any) -> Outcome:
-    """Runs the steps with a partial all-reduce of `count` elements; `link`: us for a message,
-    and ns for a byte. `options` are those of Partial."""
+    """Simulates the steps with a partial all-reduce of `count` elements. `link` has the us that
+    a message takes and the ns that a byte takes. `options` are those of Partial."""
     number, ranks = steps.compute.shape
     data = numpy.empty(count, "f4")  # It is not read.
     with Simulator(ranks, cost_only=True, alpha_us=link[0], beta_ns=link[1]) as sim:
@@ -92,8 +97,8 @@ def replay(steps: Steps, count: int, link: Tuple[float, float], **options: Any) 
 
 
 def recorded(waits: report.Waits) -> Optional[Tuple[Steps, float]]:
-    """The steps of a schedule that was recorded, and what one took on average in ms. None:
-    there are none that follow each other."""
+    """The recorded steps of a schedule, and the mean time of a step in ms. None: no two recorded
+    steps follow each other."""
     schedule, rows = waits.of, waits.rows[-min(_EPOCHS, _STEPS // waits.of.size + 1) - 1:]
     breaks = numpy.flatnonzero(numpy.diff(rows) != 1)
     rows = rows[breaks[-1] + 1:] if len(breaks) else rows
@@ -110,9 +115,9 @@ def recorded(waits: report.Waits) -> Optional[Tuple[Steps, float]]:
 
 
 def link_of(trace: files.Trace, waits: report.Waits) -> Tuple[int, Tuple[float, float]]:
-    """The elements of an all-reduce that sends as much, and a link with which its own time is
-    that of the schedule: the fastest tenth. A message takes what short ones took, if the own
-    time leaves that, and a byte the rest."""
+    """Returns the number of elements of an all-reduce that sends as many bytes as the schedule,
+    and a link on which it takes the schedule's own time. On that link a message takes as long as
+    the recorded short ones, but no more than the own time allows; the bytes take the rest."""
     size, own_us = waits.of.size, report.own_time(waits) / 1e3
     sent = float(waits.of.bytes[waits.rows].sum(axis=1).mean())
     count = max(1, round(sent / max(1, 2 * (size - 1)) / 4))
@@ -134,14 +139,14 @@ def _modes(size: int) -> Iterable[Tuple[str, str]]:
 
 
 def _chosen(trace: files.Trace) -> Optional[Tuple[report.Waits, Steps, float]]:
-    """The schedule in which ranks have waited for the longest, its steps, and the mean."""
+    """The schedule in which ranks waited longest, its steps, and their mean time in ms."""
     found = ((waits, recorded(waits)) for waits in report.all_waits_of(trace)
              if waits.of.size > 1)
     return next(((waits, *steps) for waits, steps in found if steps is not None), None)
 
 
 def lines(trace: files.Trace) -> List[str]:
-    """A table of the modes, for the schedule in which ranks have waited for the longest."""
+    """The lines of a table of all modes, for the schedule in which ranks waited longest."""
     chosen = _chosen(trace)
     if chosen is None:
         return []
@@ -158,8 +163,9 @@ def lines(trace: files.Trace) -> List[str]:
 
 
 def simulated(trace: files.Trace, mode: str) -> Iterator[Tuple[int, str, int, int, int]]:
-    """The same steps in a mode: rank, name of the step, and when it was started, waited for and
-    complete, in ns of the trace."""
+    """Simulates the same schedule's steps in a mode. Yields, for each rank and step: the rank,
+    the step's name, and when it was started, waited for and complete, in ns on the trace's
+    clock."""
     chosen = _chosen(trace)
     if chosen is None:
         raise ValueError("--simulate: no steps that follow each other were recorded")

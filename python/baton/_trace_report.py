@@ -1,5 +1,5 @@
-"""The report of baton-trace: who waited for whom, where the time went, and what the modes of
-a partial all-reduce would have taken."""
+"""The report of baton-trace: which rank waited for which, where the time went, and how long
+steps would have taken in the modes of a partial all-reduce."""
 import html
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
 
@@ -10,21 +10,23 @@ from baton._trace_files import NEVER, Schedule, Trace
 
 _WORST, _COLUMNS, _MOST_SCHEDULES = 10, 12, 20
 _LATEST = numpy.iinfo("i8").max
-_FEWEST = 8  # epochs, in which a rank that comes late is named
+_FEWEST = 8  # late ranks are named only if at least this many epochs were recorded
 
 
 class Waits(NamedTuple):
-    """Of the epochs of a schedule that all ranks have ended, in ns: [epochs, ranks]."""
+    """When ranks came to the epochs of a schedule, and how long they waited. It has only epochs
+    that have ended on all ranks. Times are in ns. Arrays are [epochs, ranks], unless the comment
+    says [epochs]."""
 
     of: Schedule
-    rows: numpy.ndarray  # [epochs]: their rows in the schedule's arrays
-    arrive: numpy.ndarray
-    last: numpy.ndarray  # [epochs]: when the last of the ranks that are waited for came
-    blamed: numpy.ndarray  # [epochs]: which rank that was
-    wait: numpy.ndarray  # how long each rank waited for it
-    late: numpy.ndarray  # how long after the first rank each came; NaN: after the end
-    whole: numpy.ndarray  # [epochs]: from the first arrival to the last end
-    own: numpy.ndarray  # [epochs]: from the last arrival to the last end
+    rows: numpy.ndarray  # [epochs]: the epochs' rows in the schedule's arrays
+    arrive: numpy.ndarray  # when each rank came
+    last: numpy.ndarray  # [epochs]: when the last of the awaited ranks came
+    blamed: numpy.ndarray  # [epochs]: the number of that rank
+    wait: numpy.ndarray  # how long each rank waited for the blamed one
+    late: numpy.ndarray  # how long after the first rank each rank came; NaN: after the end
+    whole: numpy.ndarray  # [epochs]: the time from the first arrival to the last end
+    own: numpy.ndarray  # [epochs]: the time from the last arrival to the last end
 
 
 def waits_of(schedule: Schedule) -> Waits:
@@ -32,17 +34,17 @@ def waits_of(schedule: Schedule) -> Waits:
     rows = numpy.flatnonzero(schedule.whole() & (arrive != NEVER).all(axis=1))
     arrive, begin, end = arrive[rows], schedule.begin[rows], schedule.end[rows]
     first = arrive.min(axis=1, initial=_LATEST)
-    # Epochs that a rank activates wait for nobody who comes after that, ...
+    # An epoch that was activated does not wait for ranks that come after the activation, ...
     go = schedule.activated[rows]
     awaited = arrive <= numpy.where(go != NEVER, go, _LATEST)[:, None]
     came = numpy.where(awaited | ~awaited.any(axis=1)[:, None], arrive, NEVER)
     last, blamed = came.max(axis=1, initial=NEVER), came.argmax(axis=1)
-    # ... unless a rank is so far behind that it can't take part yet.
+    # ... unless a rank is so many epochs behind that it can't take part yet.
     joined = begin.max(axis=1, initial=NEVER)
     holds = (go != NEVER) & (joined - last > last - first)
     last, blamed = (numpy.where(holds, a, b) for a, b in ((joined, last),
                                                           (begin.argmax(axis=1), blamed)))
-    # A rank that has ended before the last one came, as a broadcast's root, did not wait.
+    # A rank whose epoch ended before the last rank came did not wait: a broadcast's root, say.
     wait = numpy.where((end >= last[:, None]) & (arrive <= last[:, None]),
                        last[:, None] - arrive, 0)
     late = numpy.where(schedule.come[rows] != NEVER, arrive - first[:, None], numpy.nan)
@@ -51,13 +53,13 @@ def waits_of(schedule: Schedule) -> Waits:
 
 
 def own_time(waits: Waits) -> float:
-    """What an epoch takes once all have come, in ns: the fastest tenth."""
+    """How long an epoch takes after the last rank has come, in ns: the 10th percentile."""
     return float(numpy.quantile(waits.own, 0.1)) if len(waits.rows) else 0.0
 
 
 def between(waits: Waits) -> numpy.ndarray:
-    """What each rank did from the end of each epoch to the start of the next, in ns; where it
-    began to wait, from its return."""
+    """How long each rank computed between an epoch and the next one, in ns: from the end of the
+    first, or from the return of its wait if that is later, to the start of the second."""
     schedule, rows = waits.of, waits.rows
     back = numpy.maximum(schedule.end, schedule.waited)[rows[:-1]]
     start = numpy.where(schedule.start != NEVER, schedule.start, schedule.come)[rows[1:]]
@@ -65,7 +67,7 @@ def between(waits: Waits) -> numpy.ndarray:
 
 
 def late_ranks(waits: Waits) -> numpy.ndarray:
-    """The ranks that are late by baton-top's rule (docs/observe.md)."""
+    """The ranks that are late by the rule of baton-top (docs/observe.md)."""
     if len(waits.rows) < _FEWEST or waits.of.size < 2:
         return numpy.array([], int)
     late = numpy.nan_to_num(waits.late)
@@ -81,7 +83,8 @@ def late_ranks(waits: Waits) -> numpy.ndarray:
 
 
 class Step(NamedTuple):
-    """A part of a critical path: what a rank did, or a message to it from `sender`."""
+    """A part of a critical path: the work of a rank; or, if there is a `sender`, a message from
+    that rank to `rank`."""
 
     begin: int
     end: int
@@ -90,9 +93,10 @@ class Step(NamedTuple):
 
 
 def critical_path(trace: Trace, of: int, epoch: int) -> List[Step]:
-    """What the last end of an epoch waited for, from the arrival that it began with: each
-    rank went on with the last message that it had received, unless that had been sent before
-    the rank came. The steps follow each other without gaps."""
+    """The critical path of an epoch: the steps that led to its last end. It is found from the
+    end: a rank could go on when the last message came to it, and the path goes back to the
+    sender of that message. It begins with the arrival of a rank to which no message came that
+    was sent after the arrival. The steps follow each other without gaps."""
     schedule = trace.schedules[of]
     row = int(numpy.flatnonzero(schedule.epochs == epoch)[0])
     senders = trace.records[trace.sends]
@@ -122,7 +126,7 @@ def critical_path(trace: Trace, of: int, epoch: int) -> List[Step]:
 
 
 def table(rows: List[List[Any]]) -> Iterable[str]:
-    """Columns of numbers, and of texts where the first row has one."""
+    """The rows as lines of text, in aligned columns."""
     cells = [[f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row]
              for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells)]
@@ -197,7 +201,7 @@ def _names(trace: Trace, schedule: Schedule) -> List[str]:
 
 
 def _unended(trace: Trace) -> Iterable[str]:
-    """Of the last epochs that some ranks are in: who has not come."""
+    """For each schedule whose last epoch has not ended on some ranks: the ranks that are absent."""
     for schedule in trace.schedules:
         names = _names(trace, schedule)
         for epoch, *times in zip(*(of[-1:] for of in (schedule.epochs, schedule.come,
@@ -246,14 +250,14 @@ def _clock_lines(trace: Trace) -> Iterable[str]:
 
 
 def all_waits_of(trace: Trace) -> List[Waits]:
-    """Those schedules come first that ranks have waited in for the longest."""
+    """The waits of all schedules. Schedules in which ranks waited longest come first."""
     return sorted((waits for waits in map(waits_of, trace.schedules)
                    if len(waits.rows) and (waits.of.who >= 0).all()),
                   key=lambda waits: -waits.wait.sum())
 
 
 def text(trace: Trace, replayed: Iterable[str] = ()) -> str:
-    """The report; `replayed`: lines to put before the verdict."""
+    """The report. The lines `replayed` are put before its verdict."""
     all_waits = all_waits_of(trace)
     times, hosts = trace.records["at"], {rank.boot for rank in trace.ranks}
     parts: List[Iterable[str]] = [[
@@ -275,13 +279,13 @@ _WIDE, _HIGH, _LEFT, _POINTS = 720, 260, 64, 180
 
 
 def picture(trace: Trace, waits: Waits) -> str:
-    """How long after the first rank the others came, over the epochs of a schedule, as SVG that
-    is readable on light and dark pages. Late ranks, or else those that came latest, have
-    colours; the others are grey."""
+    """A diagram, in SVG, of how long after the first rank the others came to each epoch. It is
+    readable on light and on dark pages. Late ranks have colours; if there is none, the three
+    that came latest. The others are grey."""
     parts = numpy.array_split((waits.arrive - waits.arrive.min(axis=1, keepdims=True)) / 1e6,
                               min(_POINTS, len(waits.late)))
     late = numpy.array([part.mean(axis=0) for part in parts])
-    # A few higher ones are cut off.
+    # The highest half percent of the values are cut off.
     most = max(1e-6, 1.1 * float(numpy.quantile(late, 0.995)))
     named = list(late_ranks(waits)) or list(numpy.argsort(-late.mean(axis=0))[:3])
     colour = dict(zip(named, _COLOURS))

@@ -1,4 +1,4 @@
-"""Pictures of graphs: of one rank, or of several with the messages between them."""
+"""Pictures of the graph of one rank, or of several graphs with the messages between them."""
 import collections
 import contextlib
 import graphlib
@@ -14,7 +14,8 @@ def _name(node: Any) -> str:
 
 
 def _messages(graphs: List[Any]) -> List[Tuple[Any, Any]]:
-    """The k-th send from p to q, and the k-th receive of q from p."""
+    """Pairs of nodes that exchange a message: the k-th send from p to q, and the k-th receive of q
+    from p."""
     ends: dict = {}
     for graph in graphs:
         for node, kind, _, peer in graph._nodes:
@@ -25,7 +26,7 @@ def _messages(graphs: List[Any]) -> List[Tuple[Any, Any]]:
 
 
 def dot(graphs: List[Any]) -> str:
-    """Graphs of one or more ranks, in the language of graphviz."""
+    """Returns the graphs in the language of graphviz."""
     lines = ["digraph baton {", '    node [shape=box, style="rounded,filled", '
              'fontname="sans-serif", fontsize=11];']
     for graph in graphs:
@@ -43,13 +44,13 @@ def dot(graphs: List[Any]) -> str:
 
 
 def _place(graphs: List[Any]) -> Tuple[dict, float, float]:
-    """Places of nodes: a column for each rank, and in it a row for each step of the
-    longest path that leads to a node, messages included."""
+    """Returns the places of the nodes, and the width and height of the picture. Each rank has a
+    column. A node's row is the length of the longest path to it, on edges and messages."""
     before: dict = {node: [] for graph in graphs for node, *_ in graph._nodes}
     for a, b in [edge for graph in graphs for edge in graph._edges] + _messages(graphs):
         before[b].append(a)
     row = dict.fromkeys(before, 0)
-    with contextlib.suppress(graphlib.CycleError):  # which is drawn in one row
+    with contextlib.suppress(graphlib.CycleError):  # the nodes of a cycle stay in the first row
         for node in graphlib.TopologicalSorter(before).static_order():
             row[node] = max((row[earlier] + 1 for earlier in before[node]), default=0)
     places, left = {}, _GAP
@@ -65,7 +66,7 @@ def _place(graphs: List[Any]) -> Tuple[dict, float, float]:
 
 
 def svg(graphs: List[Any]) -> str:
-    """The same as SVG: a column for each rank, and time goes down."""
+    """Returns the graphs as SVG: a column for each rank, and time goes down."""
     places, width, height = _place(graphs)
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
              'font-family="sans-serif" font-size="11" text-anchor="middle">',
@@ -95,7 +96,7 @@ def svg(graphs: List[Any]) -> str:
 
 
 def draw(graphs: List[Any], path: Optional[str] = None) -> str:
-    """SVG, or dot if `path` ends in .dot; written to `path` and returned."""
+    """Returns SVG, or graphviz's language if `path` ends in .dot; also writes it to `path`."""
     text = dot(graphs) if path is not None and str(path).endswith(".dot") else svg(graphs)
     if path is not None:
         with open(path, "w", encoding="utf-8") as file:

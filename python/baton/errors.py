@@ -1,14 +1,13 @@
 """Exceptions: one for each status of libbaton that is an error.
 
-Each is a `baton.Error`, with the sentence of `baton_error_message()` as its text and the
-number of the status in `status`. Where Python has an exception for the same thing, it is
-that, too.
+Each is a `baton.Error`. Its text is the sentence of `baton_error_message()`, and `status` is the
+number of the status. If Python has an exception with the same meaning, it is one of these, too.
 """
 
 
 class Error(RuntimeError):
-    """A call failed. `str()` is the whole sentence: the object's name, what is wrong,
-    what to do. `status` is libbaton's number, and `name` its name."""
+    """A call failed. `str()` is a whole sentence: it names the object, and says what is wrong and
+    what to do. `status` is libbaton's number of the status, and `name` its name."""
 
     status = 0
     name = ""
@@ -27,11 +26,11 @@ class State(Error, name="BATON_ERR_STATE"):
 
 
 class Busy(Error, name="BATON_ERR_BUSY"):
-    """An epoch is still running, or something that was made in it still exists."""
+    """An epoch is still running, or an object that was made in this one still exists."""
 
 
 class NoMemory(Error, MemoryError, name="BATON_ERR_NO_MEMORY"):
-    """The host, or this process's control group, has not that much memory left."""
+    """The host, or this process's control group, does not have enough memory left."""
 
 
 class Limit(Error, OverflowError, name="BATON_ERR_LIMIT"):
@@ -59,7 +58,7 @@ class Mismatch(Error, ValueError, name="BATON_ERR_MISMATCH"):
 
 
 class TimedOut(Error, TimeoutError, name="BATON_ERR_TIMEOUT"):
-    """The time is over. The operation goes on: wait again, or cancel it."""
+    """The timeout has passed. The operation goes on: wait again, or cancel it."""
 
 
 class Cancelled(Error, name="BATON_ERR_CANCELLED"):
@@ -67,7 +66,7 @@ class Cancelled(Error, name="BATON_ERR_CANCELLED"):
 
 
 class Failed(Error, name="BATON_ERR_FAILED"):
-    """A node of the epoch failed, here or on a peer; or what runs needs a recovery."""
+    """A node of the epoch failed, here or on a peer; or the group needs a recovery first."""
 
 
 class PeerLost(Error, ConnectionError, name="BATON_ERR_TRANSPORT"):
@@ -83,4 +82,4 @@ class Deadlock(Error, name="BATON_ERR_DEADLOCK"):
 
 
 class Interrupted(Error, InterruptedError, name="BATON_ERR_INTERRUPTED"):
-    """`baton_engine_interrupt` ended the wait. What was waited for goes on."""
+    """`baton_engine_interrupt` ended the wait. The epoch goes on."""

@@ -1,4 +1,4 @@
-"""Collectives of your own: a schedule is a graph of nodes of one rank."""
+"""Collectives of your own: a schedule is a graph of the nodes of one rank."""
 from typing import Any, Callable, Iterable, List, Optional, Union
 
 import numpy
@@ -9,8 +9,8 @@ from baton.schedule import Schedule
 
 
 class View:
-    """An operand of nodes: `count` elements of a buffer, from `first` on. A slice of it,
-    view[a:b], is a view of the elements a to b."""
+    """An operand of nodes: `count` elements of a buffer, from `first` on. The slice view[a:b] is
+    a view of the elements from a up to, but not including, b."""
 
     def __init__(self, graph: "Graph", buffer: Any, first: int, count: int, dtype: int) -> None:
         self.graph, self.buffer = graph, buffer
@@ -31,7 +31,7 @@ class Node:
         self.exit = entry if exit is None else exit
 
     def before(self, *nodes: "Node") -> "Node":
-        """The others fire only after this one has completed. Returns this one."""
+        """Makes other nodes fire only after this one has completed. Returns this node."""
         for node in nodes:
             self.graph.before(self, node)
         return self
@@ -41,18 +41,18 @@ class Node:
         return other
 
     def need(self, count: int) -> "Node":
-        """Fires when `count` of the nodes before it have completed; 0 means all."""
+        """Makes the node fire after `count` of the nodes before it; 0 stands for all of them."""
         lib.baton_set_need(self.graph._alive(), self.entry, count)
         return self
 
     def optional(self) -> "Node":
-        """The epoch ends without waiting for it."""
+        """Lets epochs end without waiting for this node."""
         lib.baton_set_optional(self.graph._alive(), self.entry)
         return self
 
 
 class Call:
-    """What the function of a call node is given, valid until it returns."""
+    """The argument of a call node's function. It is valid until the function returns."""
 
     def __init__(self, call: Any, graph: "Graph") -> None:
         self._call, self._graph = call, graph
@@ -63,13 +63,13 @@ class Call:
         return lib.baton_call_epoch(self._call)
 
     def completed(self, node: Node) -> bool:
-        """Whether a node has completed in this epoch."""
+        """Returns whether a node has completed in this epoch."""
         return lib.baton_call_completed(self._call, node.exit)
 
     def array(self, view: Any) -> numpy.ndarray:
-        """A view's elements, as an array that can be written, also those of scratch.
-        Unsupported: the memory is a device's, or scratch of a graph with arrays of a device,
-        which may be placed there."""
+        """Returns the elements of a view, or of scratch, as an array that can be written.
+        Unsupported: the memory is a device's; or it is scratch, which may be on the device, of a
+        graph that has arrays on a device."""
         view, memories = self._graph._view(view, True), self._graph._memories
         if memories.get(view.buffer.index, max(memories.values(), default=0)):
             raise errors.Unsupported("the view is in a device's memory, or its scratch may be: "
@@ -80,7 +80,7 @@ class Call:
         return _arrays.vector(address, view.count, view.dtype)
 
 
-SKIP = lib.BATON_SKIP  # what a call node returns so that what comes after it is left out
+SKIP = lib.BATON_SKIP  # returned by a call node's function to skip the nodes after the call
 
 
 @ffi.callback("baton_status_t(void *, baton_call_t *)", error=lib.BATON_ERR_FAILED)
@@ -95,7 +95,7 @@ def _run_call(arg: Any, call: Any) -> int:
 
 
 _After = Union[None, Node, Iterable[Node]]
-# Collectives that may be nodes, and the name of their arguments' type.
+# The collectives that can be nodes, and the word in the name of their arguments' type.
 _ARGUMENTS: dict = {name: name for name in ("broadcast", "reduce", "allreduce", "reduce_scatter",
                                       "allgather", "alltoall", "scan")}
 _ARGUMENTS.update(exscan="scan", scatter="rooted", gather="rooted", barrier=None)
@@ -113,14 +113,14 @@ class Graph(Schedule):
         dag.commit()
         dag.run()
 
-    Operands are arrays (bound when they are first used), scratch, or slices of either.
-    Nodes without edges between them run in any order; `after=`, `before` and `>>` say
-    what must not. The k-th send from rank p to q meets the k-th receive of q from p.
-    Mistakes are found by `commit`, which names the nodes.
+    Operands are arrays (bound when they are first used), scratch, or slices of either. Nodes
+    without edges between them run in any order; `after=`, `before` and `>>` add edges. The k-th
+    send from rank p to q meets the k-th receive of q from p. `commit` finds mistakes, and names
+    the nodes.
 
-    A function of a call node runs on the thread that drives the engine, and holds up all
-    schedules meanwhile. What it raises fails the epoch on all ranks, and is the
-    `__cause__` of what wait raises here.
+    The function of a call node runs on the thread that drives the engine, and holds up all
+    schedules meanwhile. If it raises an exception, the epoch fails on all ranks, and the
+    exception is the `__cause__` of the one that wait raises on this rank.
     """
 
     def __init__(self, group: Any, name: str = "graph") -> None:
@@ -131,15 +131,15 @@ class Graph(Schedule):
     def _begin(self, pointer: Any) -> None:
         self.rank: int = lib.baton_schedule_rank(pointer)
         self.size: int = lib.baton_schedule_size(pointer)
-        self._bound = [None, None]  # kind of the first input, and of the first other array
-        self._views: dict = {}  # of arrays, by address, bytes and type
-        self._memories: dict = {}  # of arrays, by their buffers' numbers
-        self._alive_too: List[Any] = []  # arrays, and handles of functions
+        self._bound = [None, None]  # the kinds of the first input and of the first other array
+        self._views: dict = {}  # the views of arrays, by address, bytes and type
+        self._memories: dict = {}  # the kinds of memory of arrays, by the number of the buffer
+        self._alive_too: List[Any] = []  # arrays and handles of functions that nodes use
         self._nodes, self._edges = [], []  # type: list, list  # for draw
 
     @classmethod
     def _lent(cls, pointer: Any) -> "Graph":
-        """One that the simulator owns."""
+        """Returns a graph that the simulator owns."""
         graph = cls.__new__(cls)
         graph._handle, graph._collected, graph._raised = pointer, False, None
         graph.group = graph.result = None
@@ -149,11 +149,11 @@ class Graph(Schedule):
     # ---- operands --------------------------------------------------------------
 
     def input(self, a: Any) -> View:
-        """An array that no node writes. `rebind(source=...)` replaces the first one."""
+        """Binds an array that no node writes. `rebind(source=...)` replaces the first one."""
         return self._bind(_arrays.operand(a, False), 0)
 
     def bind(self, a: Any) -> View:
-        """An array that nodes read and write. `rebind(target=...)` replaces the first."""
+        """Binds an array that nodes read and write. `rebind(target=...)` replaces the first one."""
         return self._bind(_arrays.operand(a, True), 1)
 
     def _bind(self, operand: Any, which: int) -> View:
@@ -169,8 +169,9 @@ class Graph(Schedule):
         return view
 
     def scratch(self, like: Any, dtype: Any = None) -> View:
-        """Memory of the schedule's, for as many elements as an array or a view has; or
-        for so many, of `dtype`. Undefined at the beginning of an epoch."""
+        """Returns a view of memory that belongs to the schedule. It has as many elements as
+        `like`, an array or a view; or if `like` is a number, that many elements of `dtype`.
+        Their values are undefined when an epoch begins."""
         if isinstance(like, int):
             count, number = like, _arrays.dtype_number(dtype)
         else:
@@ -195,7 +196,7 @@ class Graph(Schedule):
         return view
 
     def _c(self, a: Any, writes: bool = False) -> Any:
-        """A baton_view_t of an operand."""
+        """Returns the baton_view_t of an operand."""
         view = self._view(a, writes)
         size = _arrays.SIZES[view.dtype]
         return ffi.new("baton_view_t *", {"buffer": view.buffer, "offset": view.first * size,
@@ -217,13 +218,13 @@ class Graph(Schedule):
             self._alive(), peer, self._c(source)), after, f"to rank {peer}", peer)
 
     def recv(self, peer: int, target: Any, after: _After = None) -> Node:
-        """Receives a view, of the size that rank `peer` sends."""
+        """Receives a message of rank `peer` into a view of the same size."""
         return self._add("recv", lib.baton_add_recv(
             self._alive(), peer, self._c(target, True)), after, f"from rank {peer}", peer)
 
     def reduce(self, target: Any, left: Any, right: Any, op: Any = "sum",
                after: _After = None) -> Node:
-        """target = left (op) right, of one size; target may be left or right."""
+        """target = left (op) right; all have the same size. target may be left or right."""
         index = lib.baton_add_reduce_local(
             self._alive(), self._view(target, True).dtype, _arrays.operation(op),
             self._c(target, True), self._c(left), self._c(right))
@@ -231,16 +232,17 @@ class Graph(Schedule):
         return self._add("reduce", index, after, op if isinstance(op, str) else "")
 
     def copy(self, target: Any, source: Any, after: _After = None) -> Node:
-        """target = source, of one size."""
+        """target = source; both have the same size."""
         return self._add("copy", lib.baton_add_copy(
             self._alive(), self._c(target, True), self._c(source)), after)
 
     def nop(self, after: _After = None) -> Node:
-        """Does nothing, and so joins edges."""
+        """Adds a node that does nothing, and so joins edges."""
         return self._add("nop", lib.baton_add_nop(self._alive()), after)
 
     def call(self, function: Callable[[Call], Any], after: _After = None) -> Node:
-        """Calls function(call) in each epoch; `baton.SKIP` leaves out what comes after."""
+        """Calls function(call) in each epoch. If it returns `baton.SKIP`, the nodes after it are
+        skipped."""
         self._alive_too.append(ffi.new_handle((self, function)))
         return self._add("call", lib.baton_add_call(
             self._alive(), _run_call, self._alive_too[-1]), after,
@@ -249,10 +251,10 @@ class Graph(Schedule):
     def collective(self, name: str, source: Any = None, target: Any = None, *,
                    op: Any = "sum", root: int = 0, algorithm: Optional[str] = None,
                    after: _After = None) -> Node:
-        """All nodes of a collective, as one: broadcast (of target), reduce, allreduce,
-        reduce_scatter, allgather, alltoall, scan, exscan, scatter, gather, barrier. In
-        place: source and target are the same. On ranks other than the root what only the
-        root has is None."""
+        """Adds all nodes of a collective, as one node: broadcast (of target), reduce, allreduce,
+        reduce_scatter, allgather, alltoall, scan, exscan, scatter, gather, barrier. In place:
+        source and target are the same. An operand that only the root has is None on other
+        ranks."""
         if name not in _ARGUMENTS:
             raise errors.Invalid(f'no collective "{name}" as a node; there are: '
                                  + ", ".join(_ARGUMENTS))
@@ -279,7 +281,7 @@ class Graph(Schedule):
         return self._add(name, entry, after, algorithm or "", exit=exit)
 
     def before(self, a: Node, b: Node) -> None:
-        """b fires only after a has completed."""
+        """Makes node b fire only after node a has completed."""
         self._own(a, b)
         lib.baton_before(self._alive(), a.exit, b.entry)
         self._edges.append((a, b))
@@ -287,7 +289,7 @@ class Graph(Schedule):
     # ---- life ------------------------------------------------------------------
 
     def set_depth(self, depth: int) -> None:
-        """Epochs that may be in flight at once; before the commit."""
+        """Sets the most epochs in flight. Call it before `commit`."""
         lib.baton_schedule_set_depth(self._alive(), depth)
 
     def commit(self) -> "Graph":
@@ -300,10 +302,10 @@ class Graph(Schedule):
         return self
 
     def dot(self) -> str:
-        """The graph in the language of graphviz."""
+        """Returns the graph in the language of graphviz."""
         return draw.dot([self])
 
     def draw(self, path: Optional[str] = None) -> str:
-        """A picture: SVG, or dot if `path` ends so. Written to `path`, if given, and
-        returned. A collective is one node."""
+        """Returns a picture: SVG, or graphviz's language if `path` ends in .dot. Also writes it to
+        `path`, if there is one. A collective is one node."""
         return draw.draw([self], path)

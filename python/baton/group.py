@@ -13,7 +13,7 @@ from baton._store import Store
 from baton.schedule import _NULL, _SLICE, Schedule, Timeout, _rebind, _run
 
 _Counts = Optional[Sequence[int]]
-# What source and out have: n elements on all ranks, one of blocks (mine), or all of them.
+# The extents of source and out: n elements on all ranks, this rank's block (mine), or all blocks.
 _SHAPES = {"allreduce": "n n", "reduce": "n n", "scan": "n n", "exscan": "n n",
            "broadcast": "- n", "allgather": "mine all", "allgatherv": "mine all",
            "gather": "mine all", "gatherv": "mine all", "scatter": "all mine",
@@ -22,7 +22,7 @@ _SHAPES = {"allreduce": "n n", "reduce": "n n", "scan": "n n", "exscan": "n n",
 _CREATE = {name: getattr(lib, f"baton_{name}_create") for name in _SHAPES}
 _REDUCE = {"allreduce", "reduce", "scan", "exscan", "reduce_scatter"}
 _ROOTED = {"reduce", "broadcast", "gather", "gatherv", "scatter", "scatterv"}
-_KEPT = 64  # schedules of collectives in one call, by shape
+_KEPT = 64  # the most schedules kept for collectives in one call
 
 _IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
 
@@ -35,20 +35,21 @@ class Group(_handles.Handle):
     """P ranks that can address each other: `Group.world()`, `Group.from_mpi(comm)`,
     `Group.from_store(store, rank, size)`, `Group.alone()`, `group.sub(ranks)`.
 
-    `rank` is this process's, 0 to `size` - 1. Collectives in one call wait; all ranks
-    make them in the same order, on one thread at a time, with the same counts, type,
-    reduction and root. They work on the array that they are given, or leave it alone and
-    write to `out` (on all ranks, or on none), and return the array with the result. The
-    group keeps the schedules of the last 64 shapes, so that a call is a start and a wait.
+    `rank` is this process's rank, 0 to `size` - 1. Collectives in one call (such as
+    `allreduce`) wait for their result. All ranks make these calls in the same order, on one
+    thread at a time, with the same counts, type, reduction and root. A call either works on
+    the given array, or leaves it alone and writes to `out`: the one on all ranks, or the other.
+    It returns the array with the result. The group keeps the schedules of the last 64 shapes,
+    so that a call only starts one and waits for it.
 
-    Arrays are numpy's, PyTorch's tensors, or what has `__dlpack__`, `__array_interface__`
-    or a buffer. Reductions: sum, prod, min, max of numbers; band, bor, bxor, land, lor,
-    lxor of integers and bool; avg of floats and complex; minloc, maxloc of pairs, which
-    are numpy's structured types of a value and an i4.
+    Arrays are numpy arrays, PyTorch tensors, or objects with `__dlpack__`,
+    `__array_interface__` or a buffer. Reductions: sum, prod, min, max of numbers; band, bor,
+    bxor, land, lor, lxor of integers and bool; avg of floats and complex; minloc, maxloc of
+    pairs, which are numpy's structured types of a value and an i4.
 
-    Errors of all collectives: Invalid (an array or an argument), Mismatch (ranks differ),
-    PeerLost (a rank is gone), Cancelled, Failed (until `recover`). Ctrl-C ends a wait and
-    cancels.
+    Errors of all collectives: Invalid (an array or an argument is wrong), Mismatch (ranks
+    differ), PeerLost (a rank is gone), Cancelled, Failed (until `recover`). Ctrl-C ends a wait
+    and cancels the collective.
     """
 
     _destroyer = lib.baton_group_destroy
@@ -57,20 +58,22 @@ class Group(_handles.Handle):
         super().__init__(pointer)
         self.rank: int = lib.baton_group_rank(pointer)
         self.size: int = lib.baton_group_size(pointer)
-        self._made: weakref.WeakSet = weakref.WeakSet()  # what was made in it
-        self._kept: dict = {}  # by shape, the same on all ranks
-        self._quick: dict = {}  # those of in-place all-reduces, by what numpy says
+        self._made: weakref.WeakSet = weakref.WeakSet()  # the handles that were made in it
+        self._kept: dict = {}  # schedules by shape; the same on all ranks
+        # The schedules of in-place all-reduces, by an array's bytes and type and the reduction.
+        self._quick: dict = {}
 
     # ---- life ------------------------------------------------------------------
 
     @classmethod
     def world(cls) -> "Group":
-        """All ranks of the job, or this process alone. The first call is collective. Under
-        mpirun it initialises MPI, unless that is done, and MPI is finalised at exit then.
-        Unsupported: mpirun has started this process, and libbaton was built without MPI.
-        Under torchrun, or another program that sets RANK, WORLD_SIZE, MASTER_ADDR and
-        MASTER_PORT, the ranks meet in torch's store. Under srun, or a program that sets RANK
-        and WORLD_SIZE alone, they meet in a folder: see baton_group_create_world."""
+        """The group of all ranks of the job, or of this process alone if there is no job. The
+        first call is collective. Under mpirun it initialises MPI, unless MPI is initialised;
+        then this package finalises MPI at exit. Under torchrun, or another program that sets
+        RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store. Under
+        srun, or a program that sets only RANK and WORLD_SIZE, they meet in a folder: see
+        baton_group_create_world. Unsupported: mpirun has started this process, and libbaton was
+        built without MPI."""
         global _world
         with _handles.lock:  # One of several threads makes the group.
             if _world is None or _world._handle == _NULL:
@@ -91,11 +94,11 @@ class Group(_handles.Handle):
     @classmethod
     def from_store(cls, store: Any, rank: int, size: int, name: str = "baton",
                    timeout: Timeout = 300) -> "Group":
-        """`size` processes, without MPI; this is rank `rank` of them. Collective.
+        """A group of `size` processes, without MPI; this process becomes rank `rank`. Collective.
 
-        The ranks meet in `store`: the path of a folder, or a torch.distributed.Store. `name`
-        is that of the group in the store: letters, digits, ".", "_", "-"; take another one
-        after a failure. TimedOut names the ranks that have not come within `timeout`
+        The ranks meet in `store`: the path of a folder, or a torch.distributed.Store. `name` is
+        the group's name in the store. It has letters, digits, ".", "_" and "-". Take another
+        name after a failure. TimedOut names the ranks that have not come within `timeout`
         seconds. Unsupported: ranks are on different hosts, or can't share memory, and there
         is no UCX."""
         return cls._through(store, lambda opened, out: lib.baton_group_create_store(
@@ -104,17 +107,18 @@ class Group(_handles.Handle):
 
     @classmethod
     def join(cls, store: Any, name: str = "baton", timeout: Timeout = 300) -> "Group":
-        """Joins a group whose ranks call `reconfigure` with this `name`. `origin(rank)` is -1
-        for ranks that have joined; the others have the state. TimedOut: there was no place
-        within `timeout` seconds. PeerLost: call it again."""
+        """Joins a group whose ranks call `reconfigure` with this `name`. In the new group
+        `origin(rank)` is -1 for ranks that have joined; the other ranks have the state of the
+        training. TimedOut: no place was free within `timeout` seconds. PeerLost: call it
+        again."""
         return cls._through(store, lambda opened, out: lib.baton_group_join(
             _handles.engine(), opened, name.encode(), _handles.milliseconds(timeout), out))
 
     def reconfigure(self, store: Any, size: int, name: str = "baton",
                     timeout: Timeout = 300) -> "Group":
-        """A group of the ranks of this one that live and of processes that call `join`, `size`
-        in all. Collective over the ranks that live. They keep their numbers, but for `size`
-        and above. Destroy both groups. PeerLost, TimedOut: call it again."""
+        """A new group of `size` ranks: the living ranks of this group, and processes that call
+        `join`. Collective over the living ranks. They keep their numbers, unless these are `size`
+        or more. Destroy both groups. PeerLost, TimedOut: call it again."""
         return self._through(store, lambda opened, out: lib.baton_group_reconfigure(
             self._alive(), opened, size, name.encode(), _handles.milliseconds(timeout), out))
 
@@ -128,13 +132,13 @@ class Group(_handles.Handle):
                 raise opened.raised
             raise
         finally:
-            # They refer to `opened`, and it to them: the store, which may be a server,
-            # would live on until Python looks for cycles.
+            # The functions refer to `opened`, and it refers to them. Without this line the
+            # store, which may be a server, would live until Python collects cycles.
             opened._functions.clear()
 
     @classmethod
     def from_mpi(cls, comm: Any) -> "Group":
-        """The ranks of a communicator of mpi4py (an intracommunicator). Collective."""
+        """The group of the ranks of mpi4py's communicator, an intracommunicator. Collective."""
         mpi = sys.modules.get("mpi4py.MPI")
         if mpi is None or not isinstance(comm, mpi.Comm):
             raise TypeError("Group.from_mpi takes a communicator of mpi4py, and not "
@@ -152,37 +156,37 @@ class Group(_handles.Handle):
         return cls._by(lib.baton_group_create_self, _handles.engine())
 
     def sub(self, ranks: Sequence[int], name: str = "") -> "Group":
-        """A group of some ranks of this one: rank i of it is ranks[i]. Its ranks call, and
-        no others, with the same list and name. Costs no message. Invalid: this rank is not
-        among them."""
+        """A group of some ranks of this one: its rank i is ranks[i]. Only the ranks in the list
+        call this, with the same list and name. No message is sent. Invalid: this rank is not
+        in the list."""
         return Group._by(lib.baton_group_create_sub, self._alive(), list(ranks), len(ranks),
                          name.encode())
 
     def origin(self, rank: int) -> int:
-        """The rank in the group that `sub`, `shrink` or `reconfigure` made this one of; or -1:
-        the rank has joined."""
+        """The number that a rank had in the group from which `sub`, `shrink` or `reconfigure` made
+        this one. -1: the rank has joined."""
         return lib.baton_group_origin(self._alive(), rank)
 
     def recover(self, timeout: Timeout = None) -> None:
-        """Makes the group usable again after a failure. Collective: all ranks call it.
-        Epochs count from 1 again. TimedOut: call it again. PeerLost: a rank is gone, and
-        `shrink` makes a group of the others."""
+        """Makes the group usable again after a failure. Collective. Epochs count from 1 again.
+        TimedOut: call it again. PeerLost: a rank is gone, and `shrink` makes a group of the
+        others."""
         while self._kept:  # the schedules of collectives in one call
             self._drop(next(iter(self._kept)))
         handle = self._alive()
         check(_handles.wait(lambda ms: lib.baton_group_recover(handle, ms), timeout))
 
     def shrink(self, timeout: Timeout = None) -> "Group":
-        """A group of the ranks that live, after some are lost. Collective over those.
-        Prepare schedules anew, and destroy both groups. PeerLost: others may go on
-        alone."""
+        """A group of the ranks that live, after some are lost. Collective over the living ranks.
+        Prepare all schedules again in it. Destroy both groups. PeerLost: this rank must not go
+        on, since other ranks may go on without it."""
         handle, out = self._alive(), ffi.new("baton_group_t **")
         check(_handles.wait(lambda ms: lib.baton_group_shrink(handle, ms, out), timeout))
         return Group(out[0])
 
     def destroy(self) -> None:
-        """Destroys it, after what was made in it; a second call does nothing. Collective.
-        Any other use afterwards is `baton.State` or `baton.Invalid`."""
+        """Destroys the group, after all objects that were made in it. Collective. A second call
+        does nothing. Any other use after that raises `baton.State` or `baton.Invalid`."""
         self._kept.clear()
         self._quick.clear()
         for handle in sorted(self._made, key=lambda handle: -handle._number):
@@ -191,7 +195,7 @@ class Group(_handles.Handle):
 
     def __del__(self) -> None:
         if getattr(self, "_handle", _NULL) != _NULL:
-            _handles.later.append(self)  # Ranks collect at different times.
+            _handles.later.append(self)  # Python collects garbage at different times on each rank
 
     def _drop(self, shape: tuple) -> None:
         self._quick.clear()
@@ -203,31 +207,34 @@ class Group(_handles.Handle):
                 op: Any = "sum", root: int = 0, counts: _Counts = None,
                 target_counts: _Counts = None, algorithm: Optional[str] = None,
                 name: Optional[str] = None, depth: int = 1) -> Schedule:
-        """A collective as an object that runs again and again: see `Schedule`.
+        """Prepares a collective as a `Schedule`, which can run any number of times.
 
         `collective`, and the arrays of P ranks, n elements each:
 
-            allreduce, scan, exscan   source n, out n; without out in place in source
-            reduce                    the same, and out at the root alone
-            broadcast                 source n: the root's goes to all
-            allgather                 source n, out P n; without source in place
-            gather                    source n, out P n at the root alone
-            scatter                   source P n at the root alone, out n
+            allreduce, scan, exscan   source n, out n; without out: in place in source
+            reduce                    the same, but only the root has out
+            broadcast                 source n, which gets the root's elements
+            allgather                 source n, out P n; without source: in place in out
+            gather                    source n, out P n; only the root has out
+            scatter                   source P n, out n; only the root has source
             alltoall                  source P n, out P n
             reduce_scatter            source P n, out n
             allgatherv, gatherv, scatterv, alltoallv
-                                      with counts: the elements of each rank's block
-                                      (alltoallv: of those that go; target_counts: of
-                                      those that come). reduce_scatter takes counts, too
+                                      the same, with counts: the elements of each rank's
+                                      block. For alltoallv counts has those of the blocks
+                                      that go to each rank, and target_counts those of the
+                                      blocks that come. reduce_scatter takes counts, too
             barrier                   no arrays
 
-        Where out is left out and can't be source, a new array is made: `result` has it.
-        `algorithm`: by name, as baton-info --choices lists them; None: what is expected
-        to be fastest. `name` is in messages; the k-th that is prepared of a name on one
-        rank belongs with the k-th on the others. `depth`: epochs that may be in flight.
+        If out is not given, and the result can't be in source, a new array is made; `result`
+        is the array with the result. `algorithm`: a name that baton-info --choices lists; None:
+        the one that is expected to be fastest. `name` is used in messages. The k-th schedule of
+        a name on one rank belongs with the k-th on the others. `depth`: the most epochs in
+        flight.
 
-        Does not wait for other ranks, which prepare the same. The arrays stay the
-        caller's; the schedule keeps them alive. Invalid: an argument, which is named.
+        The call does not wait for other ranks, which must prepare the same collective. The
+        arrays belong to the caller, and the schedule keeps them alive. Invalid: an argument is
+        wrong; the message names it.
         """
         if collective not in _CREATE:
             raise errors.Invalid(f'no collective "{collective}"; there are: ' + ", ".join(_CREATE))
@@ -251,14 +258,14 @@ class Group(_handles.Handle):
         pointer = answer("baton_schedule_t *", _CREATE[collective], self._alive(), operands)
         schedule: Any = Schedule(self, pointer, (source, target), result, depth)
         schedule._bound = source and source.kind, target and target.kind
-        schedule._op = op  # one of the caller's own
+        schedule._op = op  # keeps a reduction of the caller's alive
         return schedule
 
     def _for_calls(self, collective: str, source: Any, target: Any, count: int,
                    **given: Any) -> Schedule:
-        """One for calls, each of which keeps its arrays. The k-th schedule of a name belongs
-        with the k-th of the peers: ranks may have made different ones before they failed,
-        so the recoveries are in the name."""
+        """Prepares a schedule for collectives in one call; each call keeps its own arrays alive.
+        The k-th schedule of a name belongs with the k-th on the peers. Ranks may have made
+        different ones before a failure. So the name has the number of recoveries."""
         made = self._prepare(collective, source, target, None, count,
                              name=f"{collective} call {self._recoveries()}", **given)
         made._keep.clear()
@@ -269,8 +276,8 @@ class Group(_handles.Handle):
 
     def _operands(self, collective: str, a: Any, out: Any, root: int, counts: _Counts,
                   target_counts: _Counts) -> tuple:
-        """Source, target, the array of the result, and the count: C can't see whether
-        arrays are as long as they must be."""
+        """Returns the source, the target, the array with the result, and the count. Checks the
+        lengths of the arrays, which C can't see."""
         rank, size = self.rank, self.size
         gives, gets = _SHAPES[collective].split()
         if collective in _ROOTED and not 0 <= root < size:
@@ -332,8 +339,9 @@ class Group(_handles.Handle):
     def _now(self, collective: str, a: Any = None, out: Any = None, timeout: Timeout = None,
              *, op: Any = None, root: int = 0, counts: _Counts = None,
              target_counts: _Counts = None) -> Any:
-        """Ranks must find a shape, or not, alike: so it is known by what is the same on
-        all of them, and the first that was made is dropped for a new one."""
+        """Runs a collective in one call. Either all ranks have a schedule for the shape of a call,
+        or none has. So a shape has only arguments that are the same on all ranks; and if there
+        are too many schedules, the oldest one is dropped."""
         if counts is not None and collective != "reduce_scatter":
             collective += "v"
         source, target, result, count = self._operands(collective, a, out, root, counts,
@@ -372,13 +380,14 @@ class Group(_handles.Handle):
             raise
         if shape[0] == "allreduce" and shape[-1] and type(a) is ndarray:
             self._quick[a.nbytes, a.dtype, op] = kept
-        if collective == "alltoallv":  # its counts are not the same on all ranks
+        if collective == "alltoallv":  # the counts of its calls differ between ranks
             self._drop(shape)
         return result
 
     def _give_up(self, kept: Any, *arrays: Any) -> None:
-        """Cancels, and destroys: memory is the caller's again, unless that takes too long.
-        Another exception is on its way, and says more than what these may fail with."""
+        """Cancels a schedule and destroys it, so that the memory is the caller's again, unless
+        that takes too long. The caller raises another exception, which says more than an error
+        of these calls would; so such errors are ignored."""
         lib.baton_schedule_cancel(kept._handle)
         kept._keep.append(arrays)
         with contextlib.suppress(KeyError, errors.Error):
@@ -386,7 +395,7 @@ class Group(_handles.Handle):
 
     def allreduce(self, a: Any, op: Any = "sum", out: Any = None, *,
                   timeout: Timeout = None) -> Any:
-        """The reduction of all ranks' `a`, n elements, into `a`, or into `out`; the same
+        """Reduces the arrays `a` of all ranks into `a`, or into `out`. The result has the same
         bits on all ranks."""
         if out is None and timeout is None and type(a) is ndarray:
             kept: Any = self._quick.get((a.nbytes, a.dtype, op))
@@ -411,49 +420,51 @@ class Group(_handles.Handle):
 
     def reduce(self, a: Any, op: Any = "sum", root: int = 0, out: Any = None, *,
                timeout: Timeout = None) -> Any:
-        """The reduction of all ranks' `a`, into `a` or `out` of the root, which gets it;
-        others get None, and their `a` is not written."""
+        """Reduces the arrays `a` of all ranks into the root's `a`, or its `out`. The root returns
+        the result, and the others None. Their `a` is not written."""
         return self._now("reduce", a, out, timeout, op=op, root=root)
 
     def scan(self, a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:
-        """The reduction of the `a` of ranks 0 to this one, into `a` or `out`."""
+        """Reduces the arrays `a` of ranks 0 to this one into `a`, or into `out`."""
         return self._now("scan", a, out, timeout, op=op)
 
     def exscan(self, a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:
-        """That of ranks 0 to the one before; on rank 0 nothing is written."""
+        """Like `scan`, but without this rank's own array. On rank 0 nothing is written."""
         return self._now("exscan", a, out, timeout, op=op)
 
     def broadcast(self, a: Any, root: int = 0, *, timeout: Timeout = None) -> Any:
-        """The root's `a` goes to the `a` of all others."""
+        """Copies the root's `a` to the `a` of all other ranks."""
         return self._now("broadcast", a, None, timeout, root=root)
 
     def allgather(self, a: Any, out: Any = None, counts: _Counts = None, *,
                   timeout: Timeout = None) -> Any:
-        """All ranks' `a`, in the order of ranks: an array (size, *a.shape). With `counts`,
-        the elements of each rank's, of one dimension."""
+        """Returns the arrays `a` of all ranks, in the order of ranks, as an array of the shape
+        (size, *a.shape). With `counts`, the elements of each rank's `a`, it has one dimension."""
         return self._now("allgather", a, out, timeout, counts=counts)
 
     def gather(self, a: Any, root: int = 0, out: Any = None, counts: _Counts = None, *,
                timeout: Timeout = None) -> Any:
-        """The same at the root; others get None. All ranks give `counts`, or none."""
+        """Like `allgather`, but only the root gets the result; the others return None. Either all
+        ranks give `counts`, or none."""
         return self._now("gather", a, out, timeout, root=root, counts=counts)
 
     def scatter(self, a: Any = None, root: int = 0, out: Any = None, counts: _Counts = None,
                 *, timeout: Timeout = None) -> Any:
-        """Block r of the root's `a` goes to `out` of rank r. Only the root gives `a`, and
-        only the root may leave out `out`."""
+        """Copies block r of the root's `a` to the `out` of rank r. Only the root gives `a`; all
+        others must give `out`."""
         return self._now("scatter", a, out, timeout, root=root, counts=counts)
 
     def alltoall(self, a: Any, out: Any = None, counts: _Counts = None,
                  target_counts: _Counts = None, *, timeout: Timeout = None) -> Any:
-        """Block r of `a` goes to rank r; block r of the result came from it. With `counts`,
-        the elements that go to each rank, and `target_counts`, those that come."""
+        """Sends block r of `a` to rank r; block r of the result comes from rank r. `counts` has
+        the elements that go to each rank, and `target_counts` those that come from it; without
+        them all blocks are equal."""
         return self._now("alltoall", a, out, timeout, counts=counts, target_counts=target_counts)
 
     def reduce_scatter(self, a: Any, op: Any = "sum", out: Any = None,
                        counts: _Counts = None, *, timeout: Timeout = None) -> Any:
-        """Block r of the reduction of all ranks' `a` goes to rank r. Blocks are equal, or
-        `counts` elements."""
+        """Reduces the arrays `a` of all ranks; rank r gets block r of the result. `counts` has the
+        elements of each block; without it all blocks are equal."""
         return self._now("reduce_scatter", a, out, timeout, op=op, counts=counts)
 
     def barrier(self, *, timeout: Timeout = None) -> None:
@@ -462,7 +473,8 @@ class Group(_handles.Handle):
 
 
 def _world_comm() -> Any:
-    """The address of an MPI_COMM_WORLD: with Open MPI that is a variable's address."""
+    """Returns the address of a handle of MPI_COMM_WORLD. In Open MPI the handle is the address
+    of a variable, in MPICH a number."""
     try:
         world = ffi.cast("uintptr_t", _handles.mpi().ompi_mpi_comm_world)
     except (AttributeError, ffi.error):  # no such symbol

@@ -12,14 +12,14 @@ from baton.schedule import Timeout
 _MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
           "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
           "all": lib.BATON_CANDIDATES_ALL}
-# Of all elements, or of a tensor: by whether it is lent.
+# The functions that contribute all elements, or one tensor; by whether the array is lent.
 _CONTRIBUTE = lib.baton_partial_contribute, lib.baton_partial_contribute_lent
 _CONTRIBUTE_TENSOR = (lib.baton_partial_contribute_tensor, lib.baton_partial_contribute_tensor_lent)
 _LOANS_GO_ON = lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED, lib.BATON_ERR_STATE
 
 
 def mode_of(text: str) -> dict:
-    """The options mode and mode_ranks of "majority", "quorum:2" and so on."""
+    """Returns the options `mode` and `mode_ranks` of a text such as "majority" or "quorum:2"."""
     name, _, ranks = text.partition(":")
     if name not in _MODES or (ranks and not ranks.isdigit()):
         raise errors.Invalid(f'no mode "{text}"; there are: solo, majority, full, quorum:Q, '
@@ -28,16 +28,16 @@ def mode_of(text: str) -> dict:
 
 
 class PartialResult(NamedTuple):
-    """What a step got. `data` is the library's memory: valid until the next wait, or the
-    destruction; copy what is to be kept. It is a numpy array; bfloat16, which numpy does not
-    have, is a tensor where PyTorch is loaded, else the bits as uint16."""
+    """The result of a step. `data` is memory of the library, valid until the next wait or the
+    destruction; copy it if you need it for longer. It is a numpy array. For bfloat16, which
+    numpy lacks, it is a tensor if PyTorch is loaded, else the bits as uint16."""
 
-    epoch: int  # whose result this is
+    epoch: int  # the epoch whose result this is
     data: numpy.ndarray
-    included: bool  # whether this step's contribution is in it
-    active: int  # how many ranks contributed to it
-    staleness: int  # age, in epochs, of the oldest contribution of this rank
-    living: int  # ranks that took part
+    included: bool  # whether the sum has this step's contribution
+    active: int  # the number of ranks that contributed to the sum
+    staleness: int  # the age, in epochs, of this rank's oldest contribution in the sum
+    living: int  # the number of ranks that are not lost
 
 
 class Partial(_handles.Handle):
@@ -47,19 +47,21 @@ class Partial(_handles.Handle):
         for step in range(steps):
             partial.contribute(backward())
             partial.start()
-            ...                            # computes meanwhile
+            ...                            # compute meanwhile
             update(weights, partial.wait().data / group.size)
 
-    What comes late is not lost: it goes into a later sum. Each contribution is in exactly
-    one result, and results have the same bits on all ranks, which all start as many steps.
+    A late contribution is not lost: it goes into a later sum. Each contribution is in exactly
+    one result. Results have the same bits on all ranks. All ranks must start as many steps.
 
-    `count`: elements; or `counts`: of each of several tensors, which are contributed one
-    by one. `mode`: "solo" (the first rank that arrives begins), "majority" (one that is
-    elected), "quorum:Q" (Q have arrived), "any:M", "all:M" (of M elected ones), "full".
-    `keep`: "all" (each rank gets each result, in order; one that is `history` epochs
-    behind holds up the others), or "latest". `sync_every`: each so many epochs one is
-    full. `max_staleness`: epochs. `on_loss`: "fail", or "continue" among the ranks that
-    live. All ranks create it with the same options: Mismatch, Invalid.
+    `count`: the number of elements. `counts`: instead, the elements of each of several tensors,
+    which are contributed one by one. `mode` says when an epoch begins: "solo" (with the first
+    rank that arrives), "majority" (with one elected rank), "quorum:Q" (with the Q-th rank),
+    "any:M" (with the first of M elected ranks), "all:M" (with the last of them), or "full" (with
+    the last rank of all). `keep`: "all" (each rank gets each result, in order, and a rank that
+    is `history` epochs behind holds up the others) or "latest". `sync_every`: each N-th epoch
+    is full. `max_staleness`: the largest age of a contribution, in epochs. `on_loss`: "fail", or
+    "continue" among the ranks that live. All ranks give the same options. Mismatch, Invalid:
+    they differ, or are wrong.
     """
 
     _destroyer = lib.baton_partial_destroy
@@ -78,18 +80,18 @@ class Partial(_handles.Handle):
             "counts": self.counts, "tensors": len(self.counts or ()), **mode_of(mode)})
         self.count = count or sum(self.counts or ())
         self._parts = self.counts or [self.count]
-        self._op = op  # one of the caller's own
+        self._op = op  # keeps a reduction of the caller's alive
         super().__init__(answer("baton_partial_t *", lib.baton_partial_create,
                                 group._alive(), given), group)
         self._result = ffi.new("baton_partial_result_t *")
-        self._lent: list = []  # arrays, for the next step
-        self._kept: list = []  # the same, of steps that were started
+        self._lent: list = []  # arrays that were lent for the next step
+        self._kept: list = []  # arrays that were lent for started steps
 
     def contribute(self, a: Any, tensor: Optional[int] = None, *, lent: bool = False) -> None:
-        """Adds `a` to what is pending on this rank; with `tensor`, to that one of
-        `counts`, for the step that is started next. Copies: `a` is the caller's again. With
-        `lent` more than 1 MiB is not copied, and must stay as it is until the step's wait
-        has returned (after TimedOut the loan goes on)."""
+        """Adds `a` to this rank's pending contribution, for the step that is started next. With
+        `tensor`, adds it to the tensor of that number. `a` is copied. But if it is `lent` and
+        longer than 1 MiB it is not copied, and must not change until the step's wait has
+        returned. (After TimedOut the loan goes on.)"""
         calls, count, where = _CONTRIBUTE, self.count, ()  # type: Any, int, tuple
         if tensor is not None:
             if self.counts is None or not 0 <= tensor < len(self.counts):
@@ -98,13 +100,13 @@ class Partial(_handles.Handle):
         given = _arrays.exactly(a, False, count, self.dtype)
         try:
             check(calls[lent](self._alive(), *where, given.address))
-        finally:  # whatever Ctrl-C raises; and no start of another thread comes between
+        finally:  # also if Ctrl-C raises; and no other thread starts a step before this
             if lent:
                 self._lent.append(given)
 
     def start(self) -> None:
-        """Starts this rank's next step. Returns at once. After a failure, until the group
-        recovers, it raises what the step failed with, here or on a peer."""
+        """Starts this rank's next step, and returns at once. After a failure, until the group
+        recovers, it raises the exception of the failed step, here or on a peer."""
         lent = len(self._lent)
         status = lib.baton_partial_start(self._alive())
         if status:
@@ -113,14 +115,14 @@ class Partial(_handles.Handle):
         del self._lent[:lent]
 
     def test(self) -> bool:
-        """Whether the last step has ended. Does not block."""
+        """Returns whether the last step has ended. Does not block."""
         return self._has_ended(lib.baton_partial_test)
 
     def wait(self, timeout: Timeout = None, out: Any = None) -> PartialResult:
-        """Waits for the step's result, for `timeout` seconds at most. With `out` it is
-        copied there: to an array of all elements, or one for each of `counts`, which may be
-        those that were lent. TimedOut: the step goes on; wait again. PeerLost, Cancelled,
-        Failed: the step failed; recover the group."""
+        """Waits for the step's result, for `timeout` seconds at most. With `out` the result is
+        copied there. `out` is an array of all elements, or a list of an array for each tensor;
+        these may be the lent arrays. TimedOut: the step goes on; wait again. PeerLost,
+        Cancelled, Failed: the step failed; recover the group."""
         handle, result = self._alive(), self._result
         call, given = lib.baton_partial_wait, ()  # type: Any, tuple
         if out is not None:
@@ -135,7 +137,8 @@ class Partial(_handles.Handle):
                              result.staleness, result.living)
 
     def _targets(self, out: Any) -> Any:
-        """The addresses of an array of all tensors, or of one for each."""
+        """Returns the addresses where `wait` stores each tensor: parts of one array, or an array
+        for each tensor."""
         if isinstance(out, (list, tuple)) and self.counts is not None:
             if len(out) != len(self.counts):
                 raise errors.Invalid(f"{len(out)} arrays were given, for {len(self.counts)} "
@@ -147,17 +150,18 @@ class Partial(_handles.Handle):
         return ffi.new("void *[]", [at + _arrays.SIZES[self.dtype] * start for start in starts])
 
     def step(self, a: Any, timeout: Timeout = None) -> PartialResult:
-        """`contribute`, `start` and `wait`."""
+        """Calls `contribute`, `start` and `wait`."""
         self.contribute(a)
         self.start()
         return self.wait(timeout)
 
     def split(self, data: Any) -> list:
-        """The tensors of a result, by `counts`."""
+        """Cuts a result into its tensors."""
         return [data[end - count:end] for count, end in zip(self._parts, accumulate(self._parts))]
 
     def pending(self, out: Any) -> bool:
-        """Copies what no epoch has taken yet to `out`; whether there is something."""
+        """Copies the pending contribution, which no epoch has taken yet, to `out`. Returns whether
+        there is one."""
         given = _arrays.exactly(out, True, self.count, self.dtype)
         return answer("bool", lib.baton_partial_pending, self._alive(), given.address)
 

@@ -18,15 +18,16 @@ Build = Callable[..., Any]
 
 
 class Totals(record("baton_sim_totals_t")):  # type: ignore[misc]
-    """Counts of what has happened on all ranks."""
+    """Counts of the events on all ranks."""
 
 
 class Event(record("baton_sim_event_t")):  # type: ignore[misc]
-    """What a rank has done. Times are in virtual us; `what` is send, recv and so on."""
+    """An event on a rank. `what` is its kind, such as send. Times are in virtual us."""
 
 
 class Result(NamedTuple):
-    """Of `simulate`: virtual time of an epoch, and what all ranks sent in it."""
+    """The result of `simulate`: the virtual time of an epoch, and the messages and bytes that all
+    ranks sent in it."""
 
     us: float
     messages: int
@@ -42,7 +43,8 @@ def _build(arg: Any, pointer: Any) -> None:
 
 
 def _guarded(sim: Any, function: Any, *given: Any) -> bool:
-    """Whether it has not raised. What it raises, the simulator's call raises."""
+    """Calls a function. Returns whether it has raised nothing. The simulator's call raises its
+    exception again."""
     try:
         function(*given)
         return True
@@ -66,7 +68,8 @@ def _trace(arg: Any, event: Any) -> None:
 _interrupts: List[BaseException] = []
 
 
-# To be in Python now and then is what lets Ctrl-C be raised, here.
+# The simulator calls this function now and then, so that Python can raise KeyboardInterrupt
+# in it.
 @ffi.callback("bool(void *)", error=False,
               onerror=lambda kind, raised, trace: _interrupts.append(raised))
 def _go_on(arg: Any) -> bool:
@@ -74,13 +77,13 @@ def _go_on(arg: Any) -> bool:
 
 
 class _Simulated(Group):
-    """The group of a simulated rank, which the simulator destroys."""
+    """The group of a simulated rank. The simulator destroys it."""
 
     _destroyer = staticmethod(lambda pointer: 0)
 
 
 class Simulator(_handles.Handle):
-    """All ranks of a group in virtual time; the same code as outside of it runs them.
+    """All ranks of a group in virtual time. They run the same code as outside of the simulator.
 
     A message of n bytes takes alpha_us + n beta_ns / 1000 (`gbit` sets beta), occupies a
     port at both ends, and arrives `lag` us later; a reduction takes gamma_ns a byte,
@@ -111,7 +114,7 @@ class Simulator(_handles.Handle):
         self._raised: Optional[BaseException] = None
 
     def destroy(self) -> None:
-        """Destroys it, and what is in it; a second call does nothing."""
+        """Destroys the simulator, and all objects in its groups. A second call does nothing."""
         for made in [made for group in self._groups for made in group._made]:
             made.destroy()
         super().destroy()
@@ -125,14 +128,14 @@ class Simulator(_handles.Handle):
         check(status)
 
     def _pass(self, function: Any) -> Any:
-        """The argument of a callback of C: the simulator, and a function."""
+        """Returns the argument for a callback of C: a handle of the simulator and a function."""
         self._alive_too.append(ffi.new_handle((self, function)))
         return self._alive_too[-1]
 
     def group_of(self, rank: int) -> Group:
-        """The group of a rank, in which `Partial` and others can be made, on all ranks before
-        time passes. They are started in actions (`at`), where no call may wait for an epoch
-        that has not ended."""
+        """Returns the group of a rank, in which `Partial` and other objects can be made. Make
+        them on all ranks before time passes, and start them in actions (`at`). In an action no
+        call may wait for an epoch that has not ended."""
         pointer = lib.baton_sim_group(self._alive(), rank)
         if pointer == ffi.NULL:
             raise errors.Invalid(f"there is no rank {rank}")
@@ -140,8 +143,9 @@ class Simulator(_handles.Handle):
         return self._groups[-1]
 
     def build(self, build: Build, name: str = "schedule") -> "Simulator":
-        """Calls build(graph) for each rank, commits all, and compares every send with its
-        receive. Once. Mismatch names both ranks and nodes; others are commit's."""
+        """Calls build(graph) for each rank, commits all graphs, and compares every send with its
+        receive. Can be called only once. Mismatch names both ranks and nodes. The other errors
+        are those of `Graph.commit`."""
         self._check(lib.baton_sim_build(self._alive(), name.encode(), _build, self._pass(build)))
         return self
 
@@ -158,11 +162,11 @@ class Simulator(_handles.Handle):
         check(lib.baton_sim_at(self._alive(), us, _act, self._pass(action)))
 
     def run(self, until_us: float = -1.0) -> None:
-        """Lets time pass until no event is left, or until a time (TimedOut)."""
+        """Lets time pass until no event is left, or until `until_us`, which raises TimedOut."""
         self._check(lib.baton_sim_run(self._alive(), until_us))
 
     def trace(self, function: Optional[Callable[[Event], Any]]) -> None:
-        """Calls function(event) for each event from now on; None ends that."""
+        """Calls function(event) for each event from now on. None stops these calls."""
         lib.baton_sim_trace(self._alive(), ffi.NULL if function is None else _trace,
                             self._pass(function))
 
@@ -173,11 +177,11 @@ class Simulator(_handles.Handle):
 
     @property
     def totals(self) -> Totals:
-        """Counts of what has happened so far."""
+        """Counts of the events so far."""
         return filled(Totals, lib.baton_sim_totals(self._alive()))
 
     def kill(self, rank: int) -> None:
-        """The rank does nothing from now on."""
+        """Kills a rank: it does nothing from now on."""
         check(lib.baton_sim_kill(self._alive(), rank))
 
 
@@ -194,12 +198,12 @@ def _adder(build: Build, bytes: Optional[int], dtype: Any, op: Any) -> Build:
 
 def simulate(build: Build, ranks: int, bytes: Optional[int] = None, *, dtype: Any = "f32",
              op: Any = "sum", **costs: Any) -> Result:
-    """The cost of an epoch of a collective of your own on so many ranks, in virtual time.
+    """Simulates an epoch of a collective of your own on `ranks` ranks, and returns its cost.
 
-    `build(s)` adds the nodes of rank s.rank of s.size to the graph s; with `bytes` it is
-    build(s, source, target, op), and source and target are views of so many bytes.
-    `costs` are the Simulator's. Every send is compared with its receive, and a schedule
-    that can't end is explained: Mismatch, Deadlock, and commit's.
+    `build(s)` adds the nodes of rank s.rank of s.size to the graph s. With `bytes` it is called
+    as build(s, source, target, op), where source and target are views of `bytes` bytes. `costs`
+    are the options of Simulator. Mismatch: a send differs from its receive. Deadlock says why the
+    schedule can't end. The other errors are those of `Graph.commit`.
     """
     costs.setdefault("cost_only", True)
     with Simulator(ranks, **costs) as sim:
@@ -209,11 +213,11 @@ def simulate(build: Build, ranks: int, bytes: Optional[int] = None, *, dtype: An
 
 def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None,
           sources: Optional[Sequence[int]] = None) -> None:
-    """Proves that build(s, source, target, op) is an all-reduce on so many ranks; with
-    `root` a reduce to it; with sources=[0] a broadcast from rank 0, as targets then have
-    the data of that rank alone. Elements are sets of contributors, which op unites:
-    Mismatch names the first element with a rank that is missing, in it twice, or not
-    among the sources."""
+    """Proves that build(s, source, target, op) builds an all-reduce on `ranks` ranks. With `root`
+    proves that it is a reduce to that rank; with sources=[0] that it is a broadcast from rank
+    0: then all targets must have the data of that rank alone. In a proof an element is the set
+    of the ranks that have contributed to it, and op unites sets. Mismatch names the first
+    element that lacks a rank, has one twice, or has one that is not among the sources."""
     proof = ffi.gc(answer("baton_proof_t *", lib.baton_proof_create, ranks),
                    lib.baton_proof_destroy)
     expected = ffi.NULL if sources is None else [r in sources for r in range(ranks)]
@@ -233,8 +237,9 @@ def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None,
 
 def picture(build: Build, ranks: int, path: Optional[str] = None, *,
             bytes: Optional[int] = None, dtype: Any = "f32", op: Any = "sum") -> str:
-    """A picture of a collective of your own on so many ranks, with the messages between
-    them: SVG, or dot if `path` ends so. Other arguments are those of `simulate`."""
+    """Draws a collective of your own on `ranks` ranks, with the messages between them. Returns
+    SVG, or graphviz's language if `path` ends in .dot; also writes it to `path`. The other
+    arguments are those of `simulate`."""
     with Simulator(ranks, cost_only=True) as sim:
         sim.build(_adder(build, bytes, dtype, op), _named(build))
         return draw.draw(sim._graphs, path)

@@ -1,4 +1,4 @@
-"""Sparse all-reduces: the largest entries of a gradient, and the rest in a later step."""
+"""Sparse all-reduces: they send the largest entries of a gradient, and the rest in later steps."""
 import contextlib
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,36 +12,39 @@ from baton.schedule import Timeout
 
 
 class SparseResult(NamedTuple):
-    """The sum's entries: `indices` ascend (uint32); None after a dense step, when `values`
-    are all elements. Both are the library's memory: valid until the next start."""
+    """The entries of the sum. `indices` (uint32) ascend; they are None after a dense step, and
+    then `values` has all elements. Both are memory of the library, valid until the next
+    start."""
 
-    count: int  # type: ignore[assignment]  # in place of tuple.count
+    count: int  # type: ignore[assignment]  # the number of entries; hides tuple.count
     indices: Optional[numpy.ndarray]
     values: numpy.ndarray
-    included: bool  # False if partial, and this rank was late
+    included: bool  # False: in a partial step this rank was late
 
 
 class SparseStats(record("baton_sparse_stats_t")):  # type: ignore[misc]
-    """Of the last step, at this rank; k, h, threshold and teams of the next one (sparse.h)."""
+    """Statistics of this rank's last step; but k, h, threshold and teams are the next step's
+    (sparse.h)."""
 
 
 class TensorPlan(record("baton_tensor_plan_t")):  # type: ignore[misc]
-    """What was decided about a tensor, the same on all ranks: form is packed, dense or sparse."""
+    """The decisions about a tensor, which are the same on all ranks. `form` is packed, dense or
+    sparse."""
 
 
 def partial_if(mode: Optional[str]) -> dict:
-    """Returns the options of a mode; with None, those of a step that is not partial."""
+    """Returns the options for a mode. None: steps are not partial."""
     return {} if mode is None else {"partial": True, **mode_of(mode)}
 
 
 class _Entries(_handles.Handle):
-    """What Sparse and Tensors have in common."""
+    """The base class of Sparse and Tensors."""
 
     dtype: int
     _shrinker: Any
 
     def _open(self, group: Group, pointer: Any, timeout: Timeout, left: list) -> None:
-        """Waits for the parts of what creates it, which are left to do."""
+        """Completes the creation: waits for each of the functions that are `left` to call."""
         super().__init__(pointer, group)
         self._out = ffi.new("baton_sparse_result_t *")
 
@@ -58,7 +61,7 @@ class _Entries(_handles.Handle):
             raise failed
 
     def _result(self, wait: Any, timeout: Timeout) -> SparseResult:
-        """Waits for it."""
+        """Waits by the function `wait`, and returns the result."""
         check(_handles.wait(wait, timeout))
         result, indices = self._out, None
         if result.indices != ffi.NULL:
@@ -72,10 +75,10 @@ class _Entries(_handles.Handle):
         return out
 
     def shrink(self, survivors: Group, timeout: Timeout = None) -> None:
-        """Goes on among the survivors of `Group.shrink`, with all that it has."""
+        """Goes on in the group that `Group.shrink` has made, with the same residuals and options."""
         handle, group = self._alive(), survivors._alive()
         check(_handles.wait(lambda ms: type(self)._shrinker(handle, group, ms), timeout))
-        self.group._made.discard(self)  # whose destruction must not end it
+        self.group._made.discard(self)  # this object outlives the old group
         self.group = survivors
         survivors._made.add(self)
 
@@ -89,14 +92,15 @@ class Sparse(_Entries):
             sparse.wait()
             update(weights, sparse.dense(out))
 
-    What is not sent waits in a residual, which the library keeps, for a later step.
-    `count`: elements (f32, f64, f16, bf16). `k` or `density`: what is sent. `algorithm`:
-    auto, spardl, topka, topkdsa, gtopk, oktopk, redsync, dense. `average`: by the number of
-    ranks. More options by their names in include/baton/sparse.h: momentum, nesterov, clip,
-    warmup, teams, exchange, redsync, quantise, max_k, short_velocity. `mode` makes it
-    partial, as of `Partial`, with history, sync_every, max_staleness, seed and on_loss.
+    Entries that are not sent wait in a residual, which the library keeps, for a later step.
+    `count`: the number of elements (f32, f64, f16 or bf16). `k`: the number of entries that are
+    sent; or `density`: their share. `algorithm`: auto, spardl, topka, topkdsa, gtopk, oktopk,
+    redsync, dense. `average`: results are divided by the number of ranks. More options, by
+    their names in include/baton/sparse.h: momentum, nesterov, clip, warmup, teams, exchange,
+    redsync, quantise, max_k, short_velocity. With a `mode` (see `Partial`) steps are partial;
+    then the options history, sync_every, max_staleness, seed and on_loss apply, too.
 
-    Collective: waits until all ranks have created it. Mismatch, Invalid on all ranks.
+    Collective: waits until all ranks have created it. Mismatch, Invalid: on all ranks.
     """
 
     _destroyer = lib.baton_sparse_destroy
@@ -115,9 +119,8 @@ class Sparse(_Entries):
                                  given), timeout, [lib.baton_sparse_connect])
 
     def start(self, gradient: Any = None) -> None:
-        """Starts a step. The gradient is read, and must stay as it is, until wait has
-        returned; None: it was contributed in parts. Busy: a step runs. State: a part is
-        missing."""
+        """Starts a step. The gradient must not change until `wait` has returned. None: it was
+        contributed in parts. Busy: a step runs. State: a part is missing."""
         given = self._given(gradient, self._memory)
         self._keep = self._keep, given  # Ctrl-C may interrupt the next call.
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
@@ -127,11 +130,11 @@ class Sparse(_Entries):
         return None if a is None else _arrays.exactly(a, False, self.count, self.dtype, *memory)
 
     def contribute(self, first: int, part: Any) -> None:
-        """Adds a part of the next step's gradient, from element `first` on, such as a bucket
-        that the backward pass has yielded; parts come in any order. It has been read when
-        this returns; but contribute it again if the step fails, after the recovery (not
-        with `partial`, where a step that was started keeps its gradient).
-        Invalid: elements were contributed before."""
+        """Adds a part of the next step's gradient, from element `first` on: for instance a bucket
+        that the backward pass has filled. Parts may come in any order. The part has been read
+        when this returns. If the step fails, contribute all parts again after the recovery,
+        unless the step is partial: a partial step that was started keeps its gradient. Invalid:
+        some of the elements were contributed before."""
         given = _arrays.exactly(part, False, None, self.dtype)
         check(lib.baton_sparse_contribute(self._alive(), first, given.count, given.address))
 
@@ -140,77 +143,77 @@ class Sparse(_Entries):
         check(lib.baton_sparse_discard(self._alive()))
 
     def test(self) -> bool:
-        """Whether the step has ended. Does not block."""
+        """Returns whether the step has ended. Does not block."""
         return self._has_ended(lib.baton_sparse_test)
 
     def wait(self, timeout: Timeout = None) -> SparseResult:
         """Waits for the result, for `timeout` seconds at most. TimedOut: the step goes on;
-        wait again. After another error recover the group; the residual is as before."""
+        wait again. After any other error recover the group; the residual has not changed."""
         handle, out = self._alive(), self._out
         got = self._result(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout)
         self._keep = None
         return got
 
     def dense(self, out: Any = None, first: int = 0, count: Optional[int] = None) -> Any:
-        """The last result as elements, zeros among them, in `out` or a new numpy array: all,
-        or `count` of them from `first` on, such as those of a bucket. (Of bf16 the new one
-        is a tensor, where PyTorch is loaded.)"""
+        """Returns the last result as a dense vector, in `out` or in a new numpy array. It has all
+        elements, or `count` of them from `first` on, such as those of a bucket. (For bf16 the
+        new array is a tensor, if PyTorch is loaded.)"""
         count = self.count - first if count is None else count
         return self._copied(lambda handle, to: lib.baton_sparse_dense_range(
             handle, first, count, to), out, count)
 
     def residual(self, out: Any = None) -> Any:
-        """What this rank has not sent yet, `count` elements."""
+        """Returns this rank's residual: `count` elements, in `out` or in a new array."""
         return self._copied(lib.baton_sparse_residual, out, self.count)
 
     def velocity(self, out: Any = None) -> Any:
-        """This rank's velocity, `count` elements. State: momentum is 0."""
+        """Returns this rank's velocity: `count` elements. State: momentum is 0."""
         return self._copied(lib.baton_sparse_velocity, out, self.count)
 
     def set_residual(self, residual: Any, velocity: Any = None) -> None:
-        """Replaces this rank's residual, and with momentum its velocity."""
+        """Replaces this rank's residual, and, if there is momentum, its velocity."""
         given = self._given(residual), self._given(velocity)
         check(lib.baton_sparse_set_residual(
             self._alive(), *(a.address if a else ffi.NULL for a in given)))
 
     def flush(self) -> None:
-        """Starts a dense step without a gradient: its result is the sum of residuals."""
+        """Starts a dense step without a gradient. Its result is the sum of all residuals."""
         check(lib.baton_sparse_flush(self._alive()))
 
     def set_k(self, k: int) -> None:
-        """From the next step on; the same on all ranks; 1 to max_k."""
+        """Sets k, 1 to max_k, from the next step on. All ranks set the same."""
         check(lib.baton_sparse_set_k(self._alive(), k))
 
     def set_density(self, density: float) -> None:
-        """From the next step on; the same on all ranks."""
+        """Sets the density from the next step on. All ranks set the same."""
         check(lib.baton_sparse_set_density(self._alive(), density))
 
     def lives(self, rank: int) -> bool:
-        """Whether a rank of the group still takes part, with on_loss."""
+        """Returns whether a rank still takes part; with on_loss a rank may not."""
         return lib.baton_sparse_lives(self._alive(), rank)
 
     def state(self) -> bytes:
-        """This rank's state, for a checkpoint; `load_state` takes it. If partial, all ranks
-        call it, and load_state, behind the same step, and group.barrier() behind that. Busy:
-        another rank has gone on."""
+        """Returns this rank's state, for a checkpoint; `load_state` takes it. With a `mode` all
+        ranks call this after the same step, and then group.barrier(). The same holds for
+        `load_state`. Busy: another rank has gone on to its next step."""
         made = bytearray(lib.baton_sparse_state_size(self._alive()))
         check(lib.baton_sparse_state_export(self._handle, ffi.from_buffer(made), len(made)))
         return bytes(made)
 
     def load_state(self, state: bytes) -> None:
-        """Goes on from a state, with the same bits as if there had been no interruption.
-        Invalid: it is of another rank, or of other options."""
+        """Restores a state. Later results have the same bits as without the interruption.
+        Invalid: the state is of another rank, or of other options."""
         check(lib.baton_sparse_state_import(self._alive(), ffi.from_buffer(state), len(state)))
 
     def stats(self) -> SparseStats:
-        """Statistics of the last step."""
+        """Returns the statistics of the last step."""
         return filled(SparseStats, answer("baton_sparse_stats_t", lib.baton_sparse_stats,
                                           self._alive()))
 
 
 class Tensors(_Entries):
-    """A model's gradients as a set of tensors: small ones are packed, large ones sent by
-    their largest entries where that is expected to be faster (RedSync).
+    """The gradients of a model, as a set of tensors. Small tensors are packed together. Of a
+    large tensor only the largest entries are sent, if that is expected to be faster (RedSync).
 
         model = baton.Tensors(group, [("w", "dense", w.size), ("b", "bias_or_norm", b.size)],
                               density=0.01)
@@ -219,9 +222,9 @@ class Tensors(_Entries):
         for i in range(2):
             update(i, model.wait(i))
 
-    Each tensor is a name, a role (dense, convolution, recurrent, bias_or_norm, output) and
-    its elements. More options by their names in include/baton/tensors.h; `mode` makes it partial.
-    Collective. Mismatch, Invalid on all ranks.
+    Each tensor is given by a name, a role (dense, convolution, recurrent, bias_or_norm, output)
+    and its number of elements. More options by their names in include/baton/tensors.h. With a
+    `mode` steps are partial. Collective. Mismatch, Invalid: on all ranks.
     """
 
     _destroyer = lib.baton_tensors_destroy
@@ -247,7 +250,7 @@ class Tensors(_Entries):
                    timeout, [lib.baton_tensors_agree, lib.baton_tensors_connect])
 
     def ready(self, tensor: int, gradient: Any) -> None:
-        """The gradient of a tensor is ready; it stays as it is until wait has returned."""
+        """Passes the gradient of a tensor, which must not change until `wait` has returned."""
         count = self.counts[self._within(tensor)]
         given = _arrays.exactly(gradient, False, count, self.dtype)
         self._keep[tensor] = self._keep.get(tensor), given  # Ctrl-C may interrupt the next call.
@@ -255,12 +258,13 @@ class Tensors(_Entries):
         self._keep[tensor] = given
 
     def test(self, tensor: int) -> bool:
-        """Whether the tensor's all-reduce has ended."""
+        """Returns whether the tensor's all-reduce has ended."""
         return self._has_ended(lib.baton_tensors_test, self._within(tensor))
 
     def wait(self, tensor: int, timeout: Timeout = None) -> SparseResult:
-        """A tensor's result, the set's memory until the next `ready` of the tensor, or of
-        one that is packed with it. State: not all that it waits for are ready."""
+        """Waits for a tensor's result. It is memory of the library, valid until the next `ready`
+        of this tensor, or of one that is packed with it. State: a tensor that is packed with
+        this one, or this one, is not ready."""
         handle, out = self._alive(), self._out
         self._within(tensor)
         got = self._result(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out), timeout)
@@ -268,12 +272,12 @@ class Tensors(_Entries):
         return got
 
     def dense(self, tensor: int, out: Any = None) -> Any:
-        """A tensor's last result as all of its elements, in `out` or a new numpy array."""
+        """Returns a tensor's last result as a dense vector, in `out` or in a new numpy array."""
         return self._copied(lambda handle, to: lib.baton_tensors_dense(handle, tensor, to),
                             out, self.counts[self._within(tensor)])
 
     def plan(self, tensor: int) -> TensorPlan:
-        """How a tensor's gradient is sent."""
+        """Returns how a tensor's gradient is sent."""
         return filled(TensorPlan, answer("baton_tensor_plan_t", lib.baton_tensors_plan,
                                          self._alive(), self._within(tensor)))
 

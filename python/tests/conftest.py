@@ -1,5 +1,5 @@
-"""Each rank of one mpirun runs the same tests. One that fails ends the job at once, since
-the others would wait for its rank."""
+"""Each rank of one mpirun runs the same tests. A test that fails ends the job at once, since
+the other ranks would wait for its rank."""
 import os
 import sys
 

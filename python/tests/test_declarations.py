@@ -1,4 +1,4 @@
-"""The declarations are those of the headers, as this machine's compiler has them."""
+"""The package's declarations must agree with the headers, as this machine's compiler sees them."""
 import contextlib
 import pathlib
 import subprocess

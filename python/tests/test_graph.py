@@ -1,4 +1,4 @@
-"""Schedules of one's own: graphs, the simulator, proofs and pictures."""
+"""Schedules that the user builds: graphs, the simulator, proofs and pictures."""
 import numpy
 import pytest
 
@@ -6,7 +6,7 @@ import baton
 
 
 def chain(s, source, target, op):
-    """Partial sums go up the chain of ranks, and the total comes down again."""
+    """An all-reduce: partial sums go up the chain of ranks, and the total comes down."""
     partial, ready = source, None
     if s.rank > 0:
         incoming = s.scratch(source)
@@ -33,7 +33,7 @@ def waits_in_a_circle(s):
 
 
 def dag(group, seen):
-    """README's: z = 2x + y * y."""
+    """Builds the graph of README.md: z = 2x + y * y."""
     x, y, z = (numpy.array(v, "f4") for v in ([1, 2], [3, 4], [0, 0]))
     graph = baton.Graph(group, "dag")
     left, right = graph.scratch(x), graph.scratch(x)
@@ -82,7 +82,7 @@ def test_collectives_as_nodes(group):
 
 
 def test_nodes_after_a_wrong_collective(group):
-    """It has added none of its own."""
+    """A collective that is refused adds no nodes."""
     a = numpy.ones(2)
     with baton.Graph(group) as graph:
         for wrong in ({"source": numpy.ones((2, 2))[:, 0], "target": a}, {},
@@ -97,7 +97,7 @@ def test_views_are_slices(group):
     with baton.Graph(group) as graph:
         whole = graph.bind(b)
         graph.copy(whole[0:3], graph.input(a)[3:6])
-        graph.copy(b[3:], a[:3])  # an array's slice is an array
+        graph.copy(b[3:], a[:3])  # a slice of an array names memory of the array
         graph.commit().run()
         assert b.tolist() == [3, 4, 5, 0, 1, 2]
         with pytest.raises(TypeError, match="slice"):
@@ -131,7 +131,7 @@ def test_call_that_raises_fails_the_epoch(group):
     with baton.Graph(group, "bad") as graph:
         graph.collective("barrier", after=graph.call(fail))
         graph.commit()
-        # What others are told first may be that rank 0 recovers.
+        # The other ranks may hear that rank 0 recovers before they hear of the failure.
         with pytest.raises(baton.Failed if group.rank == 0 else baton.Error) as caught:
             graph.start()
             graph.wait()

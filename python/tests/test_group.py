@@ -18,7 +18,7 @@ FLOATS = ["f32", "f64"]
 
 
 def given(group, dtype, count, rank):
-    """What a rank gives: numbers that are small enough to be summed in every type."""
+    """Returns a rank's contribution: numbers whose sum fits in every type."""
     return ((numpy.arange(count) + rank) % 5).astype(dtype)
 
 
@@ -35,7 +35,7 @@ def test_allreduce_of_every_type(group, name, count):
     assert (a == given(group, dtype, count, group.rank)).all()
     assert group.allreduce(a, op) is a
     assert (a == expected.astype(dtype)).all()
-    group.allreduce(out, op)  # the shape again, by the short way
+    group.allreduce(out, op)  # the second call of this shape uses the kept schedule
     assert (out == numpys.reduce([expected.astype(dtype)] * group.size)).all()
 
 
@@ -133,7 +133,7 @@ def test_schedule_runs_and_rebinds(group):
         assert (b == 2 * group.size).all() and total.result is b
         assert (total.name, total.epoch, total.started) == ("sum", 3, 3)
         assert total.test() and total.failure is None
-        group.barrier()  # a peer that destroys it fails it here
+        group.barrier()  # if a peer destroyed `total` now, it would fail here
         for wrong in (numpy.ones(3), numpy.ones(4, "i8"), numpy.ones(8, "f4")):
             with pytest.raises(baton.Invalid, match=r"prepared is f64\[4\]"):
                 total.rebind(target=wrong)
@@ -155,7 +155,7 @@ def test_starts_ahead(group):
 
 
 def test_arrays_live_as_long_as_an_epoch_or_the_next_one_uses_them(group):
-    class Array(numpy.ndarray):  # one that can be referred to weakly
+    class Array(numpy.ndarray):  # an array that can have weak references
         pass
 
     arrays = [numpy.full(3, float(i)).view(Array) for i in range(7)]
@@ -293,7 +293,7 @@ def test_what_numpy_copies_is_not_written(group):
 
 
 class OnDevice:
-    """An array of the CPU that says it is in a GPU's memory."""
+    """An array in main memory that claims to be in a GPU's memory."""
 
     def __init__(self, a):
         self.kept = a
@@ -306,7 +306,7 @@ class OnDevice:
 
 
 def test_the_cpu_does_not_touch_device_memory(group):
-    """No GPU is attached: so the library refuses it."""
+    """The library refuses a device array, since no GPU is attached."""
     a, out = numpy.ones(3, "f4"), numpy.zeros(3, "f4")
     with group.sub([group.rank]) as alone:
         with pytest.raises(baton.Unsupported, match="device"):
@@ -350,7 +350,7 @@ def test_wrong_use(group):
         group.allreduce(a, out=numpy.ones(2, "f4"))
     with pytest.raises(baton.Invalid, match="needs 2"):
         group.allreduce(a, out=numpy.ones(3))
-    if group.size > 1:  # it would have to have room for the blocks of all ranks
+    if group.size > 1:  # `out` needs room for the blocks of all ranks
         for call in (group.allgather, lambda a, out: group.gather(a, group.rank, out)):
             with pytest.raises(baton.Invalid, match="out has 3 elements .* needs"):
                 call(b := numpy.ones(3), out=b)

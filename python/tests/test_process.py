@@ -1,5 +1,5 @@
-"""What a process may do around the library: be interrupted, fork, and end. Each of these
-programs is a job of its own, with a time limit: none of them may hang."""
+"""Processes that use the library and are interrupted, fork, or end. Each program is a job of
+its own, with a time limit, since none may hang."""
 import os
 import shutil
 import socket
@@ -20,7 +20,7 @@ import gc, os, signal, sys, threading, time
 import numpy
 import baton
 
-def say(*words):  # in one piece, as ranks write to one pipe
+def say(*words):  # with one write, since all ranks write to one pipe
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 def told(word, kind, function, *given, **options):
@@ -35,7 +35,7 @@ OPEN_MPI = "Open MPI" in subprocess.run(["mpirun", "--version"], capture_output=
 
 
 def job(ranks, program, *options, limit=60):
-    """Runs a program on ranks; its exit status, and what it printed."""
+    """Runs a program on ranks. Returns its exit status, and the text that it printed."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPI_"))}
     kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -66,7 +66,7 @@ p.wait()""",
 
 
 def test_ctrl_c_ends_any_wait():
-    """Rank 1 never comes. Other threads wait, too: one of them drives the engine."""
+    """Rank 1 never starts. Other threads wait, too, and one of them drives the engine."""
     program = f"""
 world = baton.Group.world()
 if world.rank == 1:
@@ -125,7 +125,7 @@ def test_exit_without_destroy():
         for a in kept:
             a.run()
         group.sub(range(group.size)).allreduce(numpy.ones(3))
-        gc.collect()  # of the group that nobody has
+        gc.collect()  # collects the group, to which nothing refers
         say("done")
     """
     for ranks in (1, 3):
@@ -178,7 +178,7 @@ def test_fork():
             told("child:", baton.State, group.allreduce, numpy.ones(4))
             del group
             gc.collect()
-            sys.exit(0)  # with what is registered to run at exit
+            sys.exit(0)  # runs the functions that are registered with atexit
         say("status", os.waitpid(child, 0)[1])
         say("sum", group.allreduce(numpy.ones(1))[0])
     """
@@ -226,7 +226,7 @@ def test_fork_while_another_thread_makes_the_first_group():
 
 
 def test_two_threads_make_the_first_group():
-    """There is one engine, and one world."""
+    """Both threads get the same engine and the same world."""
     program = """
         from baton import _handles
         lib, opened = _handles.lib, []
@@ -292,7 +292,7 @@ def test_different_calls_time_out():
         vectors = numpy.ones(1), numpy.ones(2)
         for vector in vectors:
             group.allreduce(vector)
-        # Which of the two gives up first may end the call of the other.
+        # The rank that gives up first may end the call of the other rank.
         told("late:", (baton.TimedOut, baton.State), group.allreduce, vectors[group.rank],
              timeout=0.05)
         group.recover()
@@ -392,13 +392,13 @@ def test_threads():
 
 
 def test_waits_hold_no_gil(tmp_path):
-    """Rank 1 comes when another thread of rank 0 has run during rank 0's wait."""
+    """Rank 1 starts only after another thread of rank 0 has run during rank 0's wait."""
     program = f"""
         group, counted = baton.Group.world(), "{tmp_path}/counted"
         group.barrier()
         if group.rank == 0:
             def loop():
-                time.sleep(0.5)  # rank 0 waits by now
+                time.sleep(0.5)  # then rank 0 waits
                 for _ in range(1000):
                     pass
                 open(counted, "x").close()
@@ -458,13 +458,13 @@ def test_a_killed_rank_is_an_exception():
         if group.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         if group.rank == 2:
-            time.sleep(1)  # it learns of the loss before it starts
+            time.sleep(1)  # so that rank 2 learns of the loss before it starts
         for step in (sum.run, lambda: partial.step(numpy.ones(4, numpy.float32))):
             told("lost:", ConnectionError, step)
         left = group.shrink(30)
         say("sum", left.allreduce(numpy.ones(1))[0])
         sparse.shrink(left, 30)
-        group.destroy()  # which the sparse one has left
+        group.destroy()  # the sparse all-reduce has left this group
         sparse.start(numpy.ones(4, numpy.float32))
         sparse.wait(30)
         say("sparse", sparse.dense().tolist())
@@ -526,7 +526,7 @@ def test_a_gpu_that_is_not_there():
 
 
 def without_mpi(program, *given, ranks=3):
-    """Runs a program on ranks that no mpirun has started; what they printed."""
+    """Runs a program on ranks without mpirun. Returns the text that they printed."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPI_"))}
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -553,7 +553,7 @@ def test_ranks_meet_in_a_folder(tmp_path):
              timeout=2)
         told("no folder:", FileNotFoundError, baton.Group.from_store, "/nowhere", rank, size)
         told("no store:", TypeError, baton.Group.from_store, 5, rank, size)
-        del os.environ["MASTER_ADDR"]  # torch's store is not asked for
+        del os.environ["MASTER_ADDR"]  # so that torch's store is not used
         say("world", baton.allreduce(numpy.ones(2))[1], "torch" in sys.modules)
         say("MPI is loaded", "libmpi" in open("/proc/self/maps").read())
     """
@@ -603,7 +603,7 @@ def test_ranks_meet_in_a_store_of_torch():
         store.set("alone.1.all", "an earlier group's answer")
         say("alone", baton.Group.from_store(store, 0, 1, "alone").size)
         alive = weakref.ref(store)
-        del store  # A server that lives on keeps its port.
+        del store  # If the server lived on, it would keep its port.
         say("ended", alive() is None)
     """
     text = without_mpi(program)

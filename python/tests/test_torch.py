@@ -115,7 +115,7 @@ def test_other_collectives():
 
 
 def test_arrays_without_elements():
-    """Their address is 0, which must not mean that there is no array."""
+    """Such arrays have address 0, which must not be taken for a missing array."""
     group, none = baton.Group.world(), torch.empty(0)
     assert group.allreduce(none) is none and group.broadcast(none) is none
     first = rank() == 0  # only rank 0 sends
@@ -153,7 +153,7 @@ def test_many_in_flight():
         assert (work.result()[0] == i * size()).all()
     kept = works[0]._kept
     assert not kept.works
-    for i in range(40):  # nobody waits for these, and nobody has their tensors
+    for i in range(40):  # nothing waits for these works, or refers to their tensors
         dist.all_reduce(torch.ones(5), async_op=True)
     a = torch.ones(5)
     dist.all_reduce(a)
@@ -161,11 +161,11 @@ def test_many_in_flight():
 
 
 @pytest.mark.skipif(backend._TORCH_2, reason="its C++ keeps the Python object of a work")
-def test_works_that_nobody_in_python_has():
+def test_works_to_which_python_does_not_refer():
     mine = dist.all_reduce(torch.ones(6), async_op=True)
     abandoned = mine._kept.state.abandoned
     abandoned.clear()
-    dist.all_reduce(torch.ones(6), async_op=True)  # only C++ has this one
+    dist.all_reduce(torch.ones(6), async_op=True)  # only C++ refers to this work
     dist.all_reduce(torch.ones(6))
     assert mine not in abandoned and len(abandoned) == 1
 
@@ -226,7 +226,7 @@ def test_results_are_copied_before_the_end_is_seen(seen):
 
 @pytest.mark.parametrize("name", ["_start", "_rebind"])
 def test_ctrl_c_right_after_a_call(monkeypatch, name):
-    """The library has done what the package has not noted yet."""
+    """Ctrl-C comes after the library's call, and before the package has noted its result."""
     def interrupt(*given):
         assert call(*given) == lib.BATON_OK
         raise KeyboardInterrupt
@@ -279,7 +279,7 @@ def test_messages():
                                                dist.P2POp(dist.irecv, b, left)]):
             request.wait()
         assert (b == left).all()
-    peer = rank() ^ 1  # both send before they receive
+    peer = rank() ^ 1  # both ranks send before they receive
     if peer < size():
         sent = [dist.isend(torch.full((50000,), float(i)), peer) for i in range(20)]
         for i in range(20):
@@ -306,7 +306,7 @@ def test_timeout_names_the_rank_and_the_operation_goes_on():
     if size() == 1:
         return
     group = dist.new_group()
-    group._state.timeout = 0.3  # from now on: making a group waits for late ranks, too
+    group._state.timeout = 0.3  # set only now, since new_group also waits for late ranks
     store = dist.distributed_c10d._get_default_store()
     a = torch.ones(3)
     if rank() == 0:
@@ -314,18 +314,18 @@ def test_timeout_names_the_rank_and_the_operation_goes_on():
         dist.all_reduce(a, group=group, async_op=True).wait(datetime.timedelta(seconds=60))
     else:
         work, text = dist.all_reduce(a, group=group, async_op=True), ""
-        while "rank 0" not in text:  # which answers within 100 ms, unless the machine is busy
+        while "rank 0" not in text:  # rank 0 answers within 100 ms, unless the machine is busy
             with pytest.raises(baton.TimedOut) as late:
                 work.wait()
             text = str(late.value)
-            assert "gave up after" not in text  # That names the last slice of the wait.
+            assert "gave up after" not in text  # That text names only the last slice of the wait.
         store.set(f"timed out {rank()}", "")
         work.wait(datetime.timedelta(seconds=60))
     assert (a == size()).all()
 
 
 def before_others(act):
-    """Rank 0 starts an all-reduce, and does something, before the others start it."""
+    """Rank 0 starts an all-reduce and calls act before the other ranks start it."""
     group, out = dist.new_group(), torch.ones(2, 2)
     if rank() == 0 and size() > 1:
         work = dist.all_reduce(out[:, 0], group=group, async_op=True)
@@ -361,7 +361,7 @@ def test_an_interrupted_wait_goes_on():
 
 @pytest.mark.parametrize("late", [False, True])
 def test_works_outlive_their_process_group(monkeypatch, late):
-    """They have ended, or, where the others never start them, have failed."""
+    """The works have ended, or have failed if the other ranks never start them (late)."""
     monkeypatch.setattr(backend, "_LEAVING_S", 0.1)
     group, out, works = dist.new_group(), torch.ones(2, 2), []
     if rank() == 0 or not late:
@@ -370,8 +370,8 @@ def test_works_outlive_their_process_group(monkeypatch, late):
         if not late:
             works[0].wait()
     dist.barrier()
-    time.sleep(0.3 if late and rank() else 0)  # while rank 0 gives up
-    group.shutdown()  # which torch 2 calls
+    time.sleep(0.3 if late and rank() else 0)  # meanwhile rank 0 gives up
+    group.shutdown()  # torch 2 calls shutdown
     dist.destroy_process_group(group)
     with pytest.raises(baton.State, match="was destroyed"):
         group.allreduce([torch.ones(2)])
@@ -394,9 +394,9 @@ def test_ranks_that_differ_and_recovery():
         dist.all_reduce(a, group=group)
     with pytest.raises(baton.Error):
         dist.all_reduce(a, group=group)
-    if rank() == 0:  # makes a schedule more than the others
+    if rank() == 0:  # so rank 0 makes one schedule more than the others
         dist.all_reduce(torch.ones(5), group=group, async_op=True)
-    # A message that is not received, and one that does not come.
+    # Rank 0 sends a message that is not received. Rank 1 waits for one that does not come.
     works = [dist.isend(torch.ones(3), 1, group=group) if rank() == 0 else
              dist.irecv(torch.ones(4), 0, group=group)] if rank() < 2 else []
     group.recover(20)
@@ -415,7 +415,7 @@ def test_ranks_that_differ_and_recovery():
 
 
 def test_hosts_are_told_by_their_names(monkeypatch):
-    """Host "a" has ranks 0 and 2, "b" the others; Open MPI tells of before a shrink."""
+    """Host "a" has ranks 0 and 2, and "b" the others. Open MPI's variables are out of date."""
     with pytest.raises(baton.State, match="destroy_process_group"):
         baton_torch.init_process_group()
     made = {}
@@ -435,7 +435,7 @@ def test_hosts_are_told_by_their_names(monkeypatch):
     assert os.environ["LOCAL_RANK"] == str(rank() // 2)
     assert os.environ["LOCAL_WORLD_SIZE"] == str(len(range(rank() % 2, size(), 2)))
     made.clear()
-    baton_torch.init_process_group(init_method="env://")  # torch refuses a store with that
+    baton_torch.init_process_group(init_method="env://")  # torch refuses a store with this argument
     assert "store" not in made and os.environ["RANK"] == str(made["rank"])
 
 
@@ -445,7 +445,7 @@ of_torch_2 = pytest.mark.skipif(not backend._TORCH_2, reason="torch 2 has it")
 @of_torch_2
 @pytest.mark.parametrize("name", ["baton", "cpu:baton", "cpu:baton,cuda:gloo"])
 def test_what_cpp_calls(name):
-    """Functional collectives, which DTensor uses, go through torch's C++."""
+    """Functional collectives, which DTensor uses, are called from torch's C++ code."""
     functional = pytest.importorskip("torch.distributed._functional_collectives")
     group, all_ranks, total = dist.new_group(backend=name), size(), sum(range(size()))
     assert isinstance(group, baton_torch.ProcessGroup) == ("cuda" not in name)
@@ -495,7 +495,7 @@ def test_split_and_coalesced():
 def test_monitored_barrier():
     group, seconds = dist.group.WORLD, datetime.timedelta(seconds=20)
     if rank() == size() - 1:
-        time.sleep(0.3)  # the others wait for as long as the group's timeout
+        time.sleep(0.3)  # the others wait up to the timeout of the group
     group.monitored_barrier()
     if size() > 1:
         if rank() == 1:

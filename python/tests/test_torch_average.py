@@ -34,7 +34,7 @@ def ranks():
 
 
 def test_results_of_bf16_are_tensors():
-    """numpy does not have the type."""
+    """numpy lacks the type of these gradients."""
     group = baton.Group.world()
     a = torch.full((9,), 1.5, dtype=torch.bfloat16)
     partial = baton.Partial(group, mode="full", counts=[4, 5], dtype=a.dtype)
@@ -70,7 +70,7 @@ def train(ddp, steps=6, accumulate=False, lowp=None, scaler=None):
     random = torch.Generator().manual_seed(dist.get_rank())
     for step in range(steps):
         if step % dist.get_world_size() == dist.get_rank():
-            time.sleep(0.003)  # a rank that is late
+            time.sleep(0.003)  # this rank is late
         x = torch.randn(16, 20, generator=random)
         optimizer.zero_grad()
         quiet = ddp.no_sync() if accumulate and step % 2 == 0 else contextlib.nullcontext()
@@ -170,7 +170,7 @@ def test_other_types(mode, dtype):
 
 @pytest.mark.parametrize("views", [False, True])
 def test_long_gradients_are_the_mean(views):
-    """They are lent; all ranks are in time. After the first step there are two buckets."""
+    """Long gradients are lent. All ranks are in time. Steps after the first have two buckets."""
     size, rank = dist.get_world_size(), dist.get_rank()
     model = torch.nn.Sequential(*map(torch.nn.Linear, (600, 500, 600), (500, 600, 3)))
     ddp = DistributedDataParallel(model, bucket_cap_mb=1, gradient_as_bucket_view=views)
@@ -187,7 +187,7 @@ def test_long_gradients_are_the_mean(views):
 
 
 def module_gradients(model, size, step):
-    """The mean of the gradients of all ranks, computed by one."""
+    """Returns the mean of the gradients of all ranks, computed on this rank alone."""
     x = torch.cat([torch.full((2, 600), float(rank + step)) for rank in range(size)])
     grads = torch.autograd.grad(model(x).sum() / size, list(model.parameters()))
     return [grad.detach() for grad in grads]
@@ -212,7 +212,7 @@ def test_long_gradients_are_conserved():
 
 
 class Bucket:
-    """A bucket as DDP has it."""
+    """A bucket with the methods of DDP's buckets."""
 
     def __init__(self, at, last, parameters, values):
         self.buffer = lambda: self.values
@@ -257,7 +257,7 @@ def test_sparse_takes_buckets_of_any_cut(mode):
                    for i, part in enumerate(cut)]
         buckets[-1].values = buckets[-1].values.bfloat16()
         if len(cut) > 1:
-            hook(None, buckets[0])  # and the backward pass is broken off
+            hook(None, buckets[0])  # then the backward pass is interrupted
         for part, future in zip(cut, [hook(None, bucket) for bucket in buckets]):
             expected = [worth[of] for of in part for _ in range(of.numel())]
             assert future.wait().tolist() == expected
@@ -314,8 +314,8 @@ def test_layers_that_are_unfrozen_or_replaced(mode):
 
 @pytest.mark.parametrize("mode", ["full", "all:1", "sparse:0.5", "sparse:0.5:full"])
 def test_a_step_that_timed_out(mode):
-    """Rank 0 comes when all others have given up; their next backward pass waits for this
-    step, and DDP, whose hook has failed, goes on."""
+    """Rank 0 starts after all others have given up. Their next backward pass waits for this
+    step, and DDP continues, although its hook has failed."""
     if dist.get_world_size() == 1:
         return
     group = baton.Group.world().sub(range(dist.get_world_size()), f"late {mode}")
@@ -332,7 +332,7 @@ def test_a_step_that_timed_out(mode):
         (value * ddp(torch.zeros(1, 3)).sum()).backward()
         return model.bias.grad[0].item()
 
-    for _ in range(3):  # of which DDP's second one cuts buckets anew, which is collective
+    for _ in range(3):  # in the second step DDP cuts its buckets anew, collectively
         step(1.0)
     dist.barrier()
     if not late:
@@ -362,7 +362,7 @@ def test_a_timeout_is_that_of_a_whole_step(monkeypatch):
 
 @pytest.mark.parametrize("mode", ["full", "all:1", "sparse:0.3"])
 def test_a_step_that_was_interrupted_goes_on(mode):
-    """And its averager stays usable."""
+    """The averager stays usable, too."""
     if dist.get_world_size() == 1:
         return
     model = torch.nn.Linear(600, 500)
@@ -387,7 +387,7 @@ def test_a_step_that_was_interrupted_goes_on(mode):
 
 @pytest.mark.parametrize("mode", ["full", "solo", "sparse:0.3"])
 def test_a_step_that_failed_says_what_to_do(mode):
-    """Rank 0 has another model than the others."""
+    """Rank 0 has a different model from the others."""
     if dist.get_world_size() == 1:
         return
     hook = baton_torch.DDPHook(mode)
@@ -411,7 +411,7 @@ def test_modes_that_differ(mode, options):
     first, model = dist.get_rank() == 0, torch.nn.Parameter(torch.zeros(3))
     hook = baton_torch.DDPHook("full" if first else mode, timeout=20,
                                **({} if first else options))
-    # What others hear first may be that a rank that knows already has destroyed its own.
+    # A rank that has noticed it destroys its schedule. The others may hear of that first.
     with pytest.raises(RuntimeError, match="(differ|destroyed).* one mode .here "
                        + ("full" if first else mode)):
         hook(None, Bucket(0, True, [model], [1.0])).wait()
@@ -421,7 +421,7 @@ def test_modes_that_differ(mode, options):
 def test_a_first_step_that_failed(mode):
     a, b = (torch.nn.Parameter(torch.zeros(n)) for n in (3, 5))
     hook = baton_torch.DDPHook(mode)
-    hook(None, Bucket(0, False, [a], [7.0]))  # the backward pass is broken off
+    hook(None, Bucket(0, False, [a], [7.0]))  # then the backward pass is interrupted
     bad = Bucket(0, False, [b], [1.0])
     bad.values = bad.values.to_sparse()
     with pytest.raises(baton.Invalid):
@@ -500,7 +500,7 @@ def test_a_mode_and_a_timeout():
 
 
 def test_example(monkeypatch, capsys):
-    """examples/python/train.py, on images whose label is the place of their bright pixel."""
+    """Runs examples/python/train.py. The label of an image is the place of its bright pixel."""
     random = numpy.random.default_rng(0)
     labels = random.integers(0, 10, 400)
     rows = numpy.concatenate([16 * numpy.eye(64)[labels * 6], labels[:, None]], 1)

@@ -1,4 +1,4 @@
-"""baton-trace, with files that were made for that, whose answers are known, and with a job's."""
+"""baton-trace, with synthetic files, whose answers are known, and with the files of a job."""
 import json
 import pathlib
 import subprocess
@@ -37,8 +37,8 @@ def record(time, what, **fields):
 
 def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ring=4096, run=0,
           number=0):
-    """Writes the file of a rank; a ring that is too small has the last records. `number`: its
-    rank in a larger group."""
+    """Writes the trace file of a rank. A ring that is too small has only the last records.
+    number: the rank's number in the job."""
     records = numpy.array(records, files._RECORD)
     records["time"] = clock(records["time"].astype("i8"))
     head = numpy.zeros((), files._HEAD)
@@ -62,9 +62,9 @@ def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ri
 
 
 def job(folder, arrivals, delay=20 * US, absent=(), clocks=None, **options):
-    """A job whose ranks send to each other when they come, in each epoch as late as
-    `arrivals` say. Returns when its epochs end on each rank. Ranks that are `absent` do not
-    come to the last one, but their engines take part in it."""
+    """Writes the files of a job. In each epoch each rank sends to all others when it arrives, at
+    the time in `arrivals`. Returns the times at which the epochs end on each rank. Ranks in
+    `absent` do not arrive in the last epoch, but their engines take part in it."""
     epochs, size = arrivals.shape
     random = numpy.random.default_rng(3)
     out = [[record(ZERO, files.SPAN, schedule=0)] for _ in range(size)]
@@ -146,7 +146,7 @@ def test_critical_path(tmp_path):
 
 
 def test_critical_path_begins_with_a_late_receiver(tmp_path):
-    """Of a broadcast, whose message had been sent long before."""
+    """The job is a broadcast. Its message was sent long before the receiver arrived."""
     for rank, what, peer, came in (0, files.SEND, 1, 0), (1, files.RECEIVED, 0, 500):
         write(tmp_path, rank, 2, [
             record(ZERO + came * US, of, epoch=1) for of in (files.START, files.BEGIN, files.COME)
@@ -171,7 +171,7 @@ def test_clocks(tmp_path, offset, drift):
     records = trace.records[trace.records["who"] >= 2]
     true = numpy.array([record["at"] for record in records])
     time = numpy.rint((records["time"].astype("i8") - ZERO - offset) / (1 + drift)) + ZERO
-    # Messages take 20 to 40 us both ways.
+    # In both directions messages take 20 to 40 us.
     assert numpy.abs(true - time).max() < trace.clocks[1].error + 2 < 30 * US
     assert "the clock of second.host is ahead of boot.host's by" in _trace_report.text(trace)
 
@@ -188,9 +188,9 @@ def test_torn_records(tmp_path):
     assert list(files.read(tmp_path).records["time"] - ZERO) == list(range(36, 100))
     raw = numpy.fromfile(path, "u1")
     records = raw[files._HEAD.itemsize + 2 * 128 + 3 * 48:].view(files._RECORD)
-    records["what"][98 % 64] = 0  # is being written
-    records["lap"][97 % 64] = 7  # was overtaken
-    raw[:files._HEAD.itemsize].view(files._HEAD)["written"] = 102  # two are about to be
+    records["what"][98 % 64] = 0  # this record is being written
+    records["lap"][97 % 64] = 7  # this record was overwritten
+    raw[:files._HEAD.itemsize].view(files._HEAD)["written"] = 102  # two more are being written
     raw.tofile(path)
     left = [*range(38, 97), 99]
     assert list(files.read(tmp_path).records["time"] - ZERO) == left
@@ -211,13 +211,13 @@ def test_killed_rank(tmp_path, capsys):
     assert command.main([str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert 'epoch 40 of "gradients": 3 of its ranks wait; not there: rank 1' in said
-    (tmp_path / "host.1.trace").unlink()  # lost, too
+    (tmp_path / "host.1.trace").unlink()  # this file is lost, too
     assert command.main([str(tmp_path)]) == 0
     assert "not there: rank 1 of it (no file)" in capsys.readouterr().out
 
 
 def test_hang(tmp_path):
-    """The ranks of the schedule have other numbers in the job."""
+    """The ranks of the schedule have different numbers in the job."""
     come = [record(ZERO, what, epoch=1) for what in (files.START, files.COME)]
     for rank, records in (0, come), (1, []):
         write(tmp_path, rank, 2, records, number=5 + rank)
@@ -259,7 +259,7 @@ def test_timeline(tmp_path):
     for event in slices:
         epochs.setdefault((event["pid"], event["tid"]), []).append(
             (event["ts"], event["ts"] + event["dur"]))
-    for event in by_phase["s"] + by_phase["f"]:  # Arrows need slices to be bound to.
+    for event in by_phase["s"] + by_phase["f"]:  # Each end of an arrow must lie in a slice.
         assert any(begin <= event["ts"] <= end
                    for begin, end in epochs[event["pid"], event["tid"]])
 
@@ -278,7 +278,7 @@ def test_flight_recorder(tmp_path):
 
 
 def test_replay(tmp_path):
-    """Another rank is late each time: the modes differ by how many they wait for."""
+    """In each epoch one random rank is late. Modes differ in how many ranks they wait for."""
     arrivals = numpy.full((80, 4), 200 * US)
     arrivals[numpy.arange(80), numpy.random.default_rng(2).integers(0, 4, 80)] = 1000 * US
     job(tmp_path, arrivals)
@@ -290,7 +290,7 @@ def test_replay(tmp_path):
     took = {mode: _trace_replay.replay(steps, count, link, mode=mode)
             for mode in ("full", "quorum:3", "solo")}
     assert took["full"].slowest_ms == pytest.approx(recorded_ms, rel=0.02)
-    # Rank r's own work alone takes its sum.
+    # The work of rank r alone takes the sum of its arrivals.
     least = arrivals[1:].sum(axis=0).max() / 79e6
     assert least <= took["solo"].slowest_ms < took["quorum:3"].slowest_ms < 0.75
     assert took["full"].in_time == 4 and took["full"].staleness == 0 < took["solo"].staleness
@@ -313,7 +313,7 @@ def test_replay(tmp_path):
 
 @pytest.mark.skipif(test_process.OPEN_MPI is False, reason="there is no Open MPI")
 def test_job(tmp_path):
-    """A job with a late rank: it is named, and each message that was counted is in the trace."""
+    """The trace of a job with a late rank names the rank, and has each message that was counted."""
     status, said = test_process.job(4, f"""
         baton.trace_start("{tmp_path}")
         group = baton.Group.world()

@@ -26,7 +26,7 @@ def test_partial_full_is_the_sum(group):
 
 @pytest.mark.parametrize("mode", ["solo", "majority", "quorum:1", "any:1", "all:1"])
 def test_partial_conserves(group, mode):
-    """Results plus what is pending are all contributions, and the results are equal."""
+    """The results and the pending contributions add up to all contributions. Results are equal."""
     partial = baton.Partial(group, 3, mode=mode, dtype="f8", seed=7)
     results = numpy.zeros(3)
     for step in range(20):
@@ -71,8 +71,8 @@ def test_partial_of_tensors_and_out(group):
 
 
 def test_what_is_lent_stays_after_an_interrupt(group):
-    """The step goes on, and reads it. Other ranks come later."""
-    class Array(numpy.ndarray):  # one that can be referred to weakly
+    """The step continues, and reads the lent memory. The other ranks start later."""
+    class Array(numpy.ndarray):  # an array that can have weak references
         pass
 
     if group.size == 1:
@@ -97,7 +97,7 @@ def test_what_is_lent_stays_after_an_interrupt(group):
 
 
 def test_what_a_start_reads_stays_after_ctrl_c(group, monkeypatch):
-    class Array(numpy.ndarray):  # one that can be referred to weakly
+    class Array(numpy.ndarray):  # an array that can have weak references
         pass
 
     def interrupt(*given):
@@ -245,7 +245,7 @@ def test_sparse_options_that_differ(group):
     with pytest.raises(baton.Invalid, match="algorithm is"):
         baton.Sparse(group, 10, k=1, algorithm="best")
     if group.size > 1:
-        # A rank that knows already has destroyed its own, which others may hear first.
+        # A rank that has noticed it destroys its object. The others may hear of that first.
         with pytest.raises((baton.Mismatch, baton.State), match="k|destroyed"):
             baton.Sparse(group, 10, k=1 + group.rank)
     with pytest.raises(baton.Invalid):

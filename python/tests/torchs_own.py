@@ -30,7 +30,7 @@ RESULTS = ("passed", "skipped", "failed")
 
 
 def load(world):
-    """torch's module of tests, and their class: they take baton for gloo."""
+    """Returns torch's module of tests and its class, which use baton in place of gloo."""
     folder = f"/tmp/torchs_own.{os.getuid()}"
     os.environ.update(BACKEND="gloo", WORLD_SIZE=str(world.size), RANK=str(world.rank),
                       LOCAL_RANK=str(world.rank), TEMP_DIR=folder)
@@ -41,7 +41,7 @@ def load(world):
     world.barrier()
     try:
         import expecttest  # noqa: F401
-    except ImportError:  # what these tests do not use of it
+    except ImportError:  # torch imports it, but these tests do not use it
         sys.modules["expecttest"] = types.SimpleNamespace(TestCase=unittest.TestCase,
                                                           ACCEPT=False)
     from torch.testing._internal.distributed import distributed_test
@@ -71,7 +71,7 @@ def run(test, name, module, backend, world):
 
 
 def result_of(test, name, module, backend, world):
-    """How a test has ended on the rank where it ended worst."""
+    """Returns the worst result that a test has on any rank."""
     result = 0
     try:
         run(test, name, module, backend, world)
@@ -104,7 +104,7 @@ def main():
     with open(given.ends, "a+", encoding="utf-8") as file:
         file.seek(0)
         ends = {line.split()[0]: tuple(line.split()[1:]) for line in file}
-        world.barrier()  # all have read it
+        world.barrier()  # after this all ranks have read it
         for name in given.names or unittest.TestLoader().getTestCaseNames(tests):
             end = []
             for backend in ("gloo", "baton") if name not in ends else ():
@@ -128,7 +128,7 @@ def main():
               f"{count(('passed', 'failed')) + count(('passed', 'skipped'))} | "
               f"{count(('failed', 'failed'))} | {count(('failed', 'passed')) + count(('failed',))} |",
               flush=True)
-    os._exit(0)  # tests that failed have left threads and handles
+    os._exit(0)  # since failed tests have left threads and handles
 
 
 if __name__ == "__main__":

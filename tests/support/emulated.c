@@ -29,9 +29,8 @@
 #include <unistd.h>
 
 enum { ALIGN = 256, PAGE = 4096, STREAMS_MOST = 256 };
-enum {
-    LOOK_US = 100
-}; /* interval in us between two looks at a word for which a stream waits */
+/* The time between two looks at a word for which a stream waits. */
+enum { LOOK_US = 100 };
 /* The memory of a device, in bytes. */
 static const size_t ROOM = (size_t)1 << 32;
 

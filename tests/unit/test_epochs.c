@@ -77,8 +77,8 @@ static baton_status_t skip_first(void *arg, baton_call_t *call)
     return baton_call_epoch(call) == 1 ? BATON_SKIP : BATON_OK;
 }
 
-/* In epoch 1 rank 0 does not send the message that rank 1 waits for. That of
-   epoch 2 comes before or after rank 1 has started. */
+/* In epoch 1 rank 0 does not send the message that rank 1 waits for. The
+   message of epoch 2 arrives before or after rank 1 has started. */
 TEST_MANUALLY(test_a_message_that_is_not_sent_is_named, 2)
 {
     for (int early = 0; early < 2; early++) {

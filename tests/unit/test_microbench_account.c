@@ -6,8 +6,8 @@
 
 enum { RANKS = 3, ITERATIONS = 4, COUNT = 5, SALT = 42 };
 
-/* Each rank's account of a run. Rank 2 is late in iterations 1 and 2. What it
-   has contributed then is in the results of 2 and 3. */
+/* Each rank's account of a run. Rank 2 is late in iterations 1 and 2. Its
+   contributions to these are in the results of iterations 2 and 3. */
 typedef struct world {
     skew_account_t account[RANKS];
     skew_entry_t entries[RANKS][ITERATIONS];

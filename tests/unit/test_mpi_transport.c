@@ -659,7 +659,7 @@ TEST(test_mpi_sends_parts_of_what_it_may_not_copy)
     }
 }
 
-/* The parts take all room in the ring, each time. */
+/* Each time, the parts fill the whole ring. */
 TEST(test_mpi_notices_overtake_parts)
 {
     begin_parts(LONGEST, false);

@@ -424,8 +424,8 @@ PAIR_TEST(test_lent_tensors_get_the_result)
 }
 
 /* A short tensor is copied at once. A second contribution is added to a long
-   tensor, which ends its loan. What a late rank lends for step 2 is added to
-   the pending step 1; its memory is not used again for step 3. */
+   tensor, which ends its loan. The tensors that a late rank lends for step 2
+   are added to the pending step 1; step 3 does not use their memory again. */
 PAIR_TEST(test_lent_tensors_are_added)
 {
     lend_late(5);

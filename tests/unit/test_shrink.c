@@ -553,8 +553,8 @@ SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
     assert_int_equal(baton_group_size(ranks[2].survivors), 3);
 }
 
-/* What a lost rank had agreed on comes late: ranks 2 and 3 have agreed on
-   another view, which rank 1 has sent them. */
+/* The view on which the lost rank 0 had agreed arrives late: ranks 2 and 3 have
+   agreed on another view, which rank 1 has sent them. */
 SHRINK_TEST(test_shrink_takes_over_no_view_of_a_lost_rank)
 {
     const baton_header_t agreed = {

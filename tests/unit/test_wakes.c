@@ -167,8 +167,8 @@ static baton_group_t *show_hints(const support_cluster_t *cluster)
     return cluster->groups[0];
 }
 
-/* A wait has once followed a start soon. That is no hint any more if no thread
-   waits. */
+/* A wait has once come soon after a start. If no thread waits any more, this
+   does not make later starts expect a wait. */
 TEST_MANUALLY(test_starts_are_not_waited_for_for_ever, 1)
 {
     static const baton_async_ops_t ops = {.start = pend};

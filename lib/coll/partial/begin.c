@@ -120,9 +120,9 @@ static void add_branch(baton__begin_t *self, baton_call_fn fn,
 
 /* Returns the group size of the activation tree; 0 stands for binomial trees.
    On one host an activation takes time mainly for waking ranks. Each rank has
-   to be woken anyway, so the fewest hops are best: the initiator itself sends
-   to up to 8 ranks. Binomial trees are used between hosts, and for more ranks
-   than one initiator should send to. */
+   to be woken anyway, so the fewest hops are best: up to TELLS_ALL ranks get
+   the message from the initiator itself, and up to MOST_RANKS ranks in two
+   hops. Binomial trees are used between hosts, and for more ranks. */
 static int group_of(const baton_schedule_t *schedule)
 {
     enum { TELLS_ALL = 8, MOST_RANKS = 256 };

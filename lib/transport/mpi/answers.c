@@ -16,10 +16,10 @@
 #include <string.h>
 #include <time.h>
 
-/* A look for an answer adds the time since the look before to the time of
-   silence, but at most LOOK_NS. A rank that has answered is asked again after
-   an eighth of the timeout, but not sooner than AGAIN_NS. HEAD is the size of
-   an answer without the bits of the lost ranks. */
+/* LOOK_NS: a look for an answer adds the time since the previous look to the
+   time of silence, but no more than this. AGAIN_NS: a rank that has answered is
+   asked again after an eighth of the timeout, but not sooner than this. HEAD is
+   the size of an answer without the bits of the lost ranks. */
 #define LOOK_NS   UINT64_C(1000000000)
 #define AGAIN_NS  UINT64_C(300000000)
 #define PARTS     8

@@ -59,8 +59,8 @@ typedef struct baton__answers {
     char silent[80];
     /* the error text of a rank that has been in a call of MPI for too long */
     char inside[80];
-    /* Numbers of MPI calls that the driver has begun, and that have
-       returned. */
+    /* Numbers of the driver's calls of MPI: of those that have begun, and of
+       those that have returned. */
     _Atomic uint32_t begun, returned;
     /* The next three fields belong to the answering thread, which detects long
        calls with them. `seen` is the value that `returned` had when the thread

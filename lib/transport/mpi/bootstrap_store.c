@@ -3,7 +3,7 @@
    NAME.NUMBER.all, where the others get them. So an exchange of P ranks takes 4
    P calls of the store, and not P squared.
 
-   Each record begins with a random number that its rank has drawn for this
+   Each record begins with a random number that its rank has chosen for this
    group. A rank takes only an answer that has its own number, because the last
    answer stays in the store, and a later group may have the same name.
 
@@ -29,10 +29,10 @@
 
 enum {
     NAME_CHARS = 100,
-    /* The longest wait for the other ranks to have got the last answer, and the
-       sleep between looks. */
+    /* The longest time for which rank 0 waits until the other ranks have got
+       the last answer. */
     CONFIRM_NS = 1000000000,
-    CONFIRM_SLEEP_NS = 1000000
+    CONFIRM_SLEEP_NS = 1000000 /* the sleep between two looks at the store */
 };
 
 /* A rank's report about its end of the wire, which all other ranks get. */
@@ -60,16 +60,14 @@ typedef struct bootstrap_store {
     size_t bytes;        /* bytes of a record in `data` */
     /* The records of all ranks as they are in the store, each with its head. */
     unsigned char *records;
-    size_t room;  /* bytes of a record, without the head, for which there is
-                     room in `records` */
-    int received; /* rank 0: number of records received, its own included */
+    size_t capacity; /* `records` has space for records of this many bytes,
+                        without their heads */
+    int received;    /* rank 0: number of records received, its own included */
     /* The answer in the store is one of another group. */
     bool foreign;
-    /* The wire that is being made; NULL: none. `opened` says whether this rank
-       has opened it, and `error` why not. */
-    baton__wire_ucx_t *wire;
-    baton_status_t opened;
-    char error[160];
+    baton__wire_ucx_t *wire; /* the wire that is being made, or NULL */
+    baton_status_t opened;   /* BATON_OK: this rank has opened its end */
+    char error[160];         /* why this rank could not open its end */
     bool measures; /* the current exchange is that of the addresses' sizes */
     bool spans;    /* the group needs a wire */
 } bootstrap_store_t;
@@ -198,16 +196,16 @@ static void store_release(baton__bootstrap_t *shared, unsigned char *memory)
     baton__free(memory);
 }
 
-/* Makes room for records of `bytes` bytes, without their heads. */
+/* Makes space for records of `bytes` bytes, without their heads. */
 static bool make_records(bootstrap_store_t *self, size_t bytes)
 {
-    if (bytes > self->room) {
+    if (bytes > self->capacity) {
         baton__free(self->records);
         self->records = store_allocate((size_t)self->shared.size *
                                        (sizeof(head_t) + bytes));
-        self->room = self->records == NULL ? 0 : bytes;
+        self->capacity = self->records == NULL ? 0 : bytes;
     }
-    return bytes <= self->room;
+    return bytes <= self->capacity;
 }
 
 static unsigned char *record_of(const bootstrap_store_t *self, int rank)
@@ -286,8 +284,9 @@ static baton_status_t collect(bootstrap_store_t *self)
     return status;
 }
 
-/* Reads rank 0's record while its answer is missing. BATON_AGAIN: the ranks
-   have one size as far as rank 0 knows. */
+/* Reads rank 0's record while rank 0 has not answered: the record says whether
+   a rank gives the group another size. Returns BATON_AGAIN if no other size is
+   known. */
 static baton_status_t ask_rank_0(const bootstrap_store_t *self)
 {
     const int size = self->shared.size;
@@ -429,10 +428,11 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
 
 /* ---- creating a group ---------------------------------------------------- */
 
-/* Each rank of several hosts tells rank 0 that it has got the last answer. Rank
-   0 waits for that, so that the store may be removed when it returns; but not
-   long, as a rank may have ended. If a rank is only slow, or sees late what has
-   been stored (NFS), it still finds the answer. */
+/* In a group that spans hosts, each rank tells rank 0 that it has got the last
+   answer. Rank 0 waits for that, so that the application may remove the store
+   when rank 0 returns. It does not wait for long, because a rank may have
+   ended. A rank that is only slow, or that sees values late (NFS), still finds
+   the answer. */
 static void confirm(bootstrap_store_t *self)
 {
     const uint64_t until_ns = baton__clock_ns() + CONFIRM_NS;

@@ -92,13 +92,15 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 /* ---- peers, MPI -------------------------------------------------------- */
 
-/* Called when a peer is lost. It may only be stopped: then it learns, when it
-   continues, that this rank has lost it, and does not go on by itself because
-   this rank has ended by then. (A lost rank of this host counts as ended,
-   because no partition divides a host.) Returns true if it is this rank that
-   was stopped, and the peer has lost it. `known` is true if this rank knows
-   that the peer has lost it. Then a peer on another host isn't told anything,
-   for it and the ranks of its side may go on. */
+/* Called when a peer is lost. Tells the peer so, because its process may only
+   be stopped. When it continues, it learns that it counts as lost. Otherwise it
+   might find that this rank has ended meanwhile, and go on without it. (A lost
+   rank of this host counts as ended, because no partition divides a host.)
+
+   Returns true if it is this rank that counts as lost, to the peer, because
+   this rank was stopped. If this rank knows that already (`known`), it tells a
+   peer on another host nothing: the peer and the ranks of its side may go
+   on. */
 static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer,
                                  bool known)
 {

@@ -148,8 +148,9 @@ typedef enum baton__send_state {
     BATON__SEND_PULLED,    /* the receiver has asked for the data */
     BATON__SEND_MOVING,    /* MPI is sending the data */
     BATON__SEND_PUTTING,   /* the data is written into a posted receive */
-    /* The send stays in the outbox until all its parts are sent. */
-    BATON__SEND_PARTING
+    /* The data is sent in parts. The send stays in the outbox until all of them
+       are sent. */
+    BATON__SEND_IN_PARTS
 } baton__send_state_t;
 
 typedef struct baton__send {
@@ -178,11 +179,11 @@ typedef struct baton__send {
     size_t part;    /* PULLED, MOVING: bytes of each MPI message */
     size_t moved;   /* number of bytes handed to MPI or to the peer so far */
     uint32_t parts; /* MOVING: number of MPI messages in motion */
-    /* PUTTING, PARTING: index of the peer's posted receive. BATON__HOST_POSTS
-       in PARTING: there is no posted receive, and the peer, which has accepted
+    /* PUTTING, IN_PARTS: index of the peer's posted receive. BATON__HOST_POSTS
+       in IN_PARTS: there is no posted receive, and the peer, which has accepted
        the message, could not read the data. */
     uint32_t post;
-    /* PUTTING, PARTING: the generation of the posted receive; without a posted
+    /* PUTTING, IN_PARTS: the generation of the posted receive; without a posted
        receive, the generation of this send. */
     uint32_t posted;
     uint64_t address; /* PUTTING: address of the posted receive's target */
@@ -271,8 +272,8 @@ typedef struct baton__peer {
     struct baton__peer *next_listed;
     uint32_t next_pull; /* number of pulls so far; determines the next tag */
     uint32_t pulling;   /* number of messages that are being pulled */
-    baton__records_t pulled; /* accepted messages that wait to be pulled */
-    baton__records_t parted; /* accepted messages with more PARTs to come */
+    baton__records_t pulled;   /* accepted messages that wait to be pulled */
+    baton__records_t in_parts; /* accepted messages with more PARTs to come */
     uint64_t lost_ns;
     const char *detail; /* why the peer is lost */
     /* If lost, BATON_ERR_TRANSPORT: the peer has ended or left;
@@ -299,9 +300,8 @@ typedef struct baton__peer {
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
-    /* last_sent: this rank has sent LAST to the peer. last_received: the peer
-       has sent LAST to this rank. */
-    bool last_sent, last_received;
+    bool last_sent;         /* this rank has sent LAST to the peer */
+    bool last_received;     /* the peer has sent LAST to this rank */
     /* Something has come from the peer over MPI since this rank last asked
        whether the peer lives. */
     bool has_sent;
@@ -335,9 +335,9 @@ typedef struct baton__net {
        Answers and announcements queued after the data would arrive only after
        it, and the data in the other direction would wait for them. */
     baton__sends_t pulled;
-    /* The receives that are posted for packets, in the order in which they were
-       posted; and the sends of packets. */
+    /* The receives for packets, in the order in which they were posted. */
     baton__request_t arrivals[BATON__MPI_RECEIVES];
+    /* The sends of packets in motion. */
     baton__request_t sends[BATON__MPI_PACKETS];
     /* The buffers that `arrived` and `send_buffers` have at first. */
     baton__net_buffer_t *buffers;
@@ -352,8 +352,8 @@ typedef struct baton__net {
     baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
-    /* arrival: the oldest receive. next_send: the first slot to try for a
-       send. */
+    /* arrival: the place of the oldest receive in `arrivals`. next_send: the
+       first slot of `sends` to try for a send. */
     uint32_t arrival, next_send;
     uint32_t packets_unsent;
     /* A peer with a link was not told how many packets were sent to it; see

@@ -35,8 +35,10 @@ typedef struct greeting {
 static const uint32_t DISOWNS = UINT32_C(1) << 31;
 static const uint32_t LIFELINE = UINT32_C(1) << 30;
 
-/* The longest time for which the first connection to a lost rank is awaited
-   that can't be made, and each later one: many ranks may be out of reach. */
+/* A lost rank is told over a new connection that it counts as lost.
+   DISOWN_MS is the longest wait for that connection. If one could not be made,
+   the wait for each later one is DISOWN_LATER_MS, because many ranks may be out
+   of reach. */
 enum { DISOWN_MS = 20, DISOWN_LATER_MS = 1 };
 
 /* After how long the kernel first sends something over an idle lifeline. Many

@@ -52,10 +52,9 @@ typedef struct baton__link {
     /* When the link was reset, by the peer's death or by a firewall; 0: the
        link was not reset since it was last open. */
     uint64_t reset_ns;
-    int lifeline; /* the descriptor of the lifeline; -1: there is none */
-    /* lifeline_open: the lifeline was made, and has not ended. lifeline_made:
-       it was made once. */
-    bool lifeline_open, lifeline_made;
+    int lifeline;       /* the descriptor of the lifeline; -1: there is none */
+    bool lifeline_open; /* the lifeline was made, and has not ended */
+    bool lifeline_made; /* the lifeline was made once */
     /* The lifeline has reached its end of file: the peer's process has ended,
        or it has closed its group. */
     bool lifeline_ended;

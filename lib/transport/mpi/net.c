@@ -647,8 +647,8 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
     }
 }
 
-/* Transfers with the lost peer stay in motion in MPI, but nobody is told when
-   MPI completes them. */
+/* Transfers with the lost peer stay in motion in MPI, but no send or receive is
+   told when MPI completes them. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__net_t *net = &mpi->net;

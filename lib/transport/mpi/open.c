@@ -23,7 +23,7 @@ enum { PROOF_NS = 1000000000 };
 
 /* The bootstrap record, which each rank sends to all others before it opens a
    new endpoint. */
-typedef struct card {
+typedef struct record {
     uint64_t host;    /* hash that identifies the host */
     uint64_t network; /* network namespace; 0: unknown */
     /* Whole processors that the cgroup allows; INT_MAX: no known limit. */
@@ -33,8 +33,8 @@ typedef struct card {
     uint64_t nonce;  /* random; the group uses rank 0's nonce */
     /* This rank's values of BATON_SHM, BATON_CMA and BATON_VERIFY. */
     bool shares, reads, verifies;
-} card_t;
-static_assert(sizeof(card_t) <= BATON__MEETING_BYTES, "there is room");
+} record_t;
+static_assert(sizeof(record_t) <= BATON__MEETING_BYTES, "there is room");
 
 /* Returns the number of processors that its control group grants this process,
    rounded up; INT_MAX if there is no known limit. */
@@ -74,40 +74,40 @@ static int count_ranks(const baton__opening_t *host)
 
 /* ---- bootstrap records --------------------------------------------------- */
 
-static card_t own_card(void)
+static record_t own_record(void)
 {
     const baton__location_t *place = baton__meeting_location();
-    return (card_t){.host = place->host,
-                    .network = place->network,
-                    .quota = open_quota(),
-                    .processors = own_processors(),
-                    .secret = baton__share_random(),
-                    .nonce = baton__share_random(),
-                    .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
-                    .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
-                    .verifies =
-                        baton__config_number(BATON__CONFIG_VERIFY) != 0};
+    return (record_t){.host = place->host,
+                      .network = place->network,
+                      .quota = open_quota(),
+                      .processors = own_processors(),
+                      .secret = baton__share_random(),
+                      .nonce = baton__share_random(),
+                      .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
+                      .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
+                      .verifies =
+                          baton__config_number(BATON__CONFIG_VERIFY) != 0};
 }
 
 /* Reads the record of a rank of this host, which may be this rank itself. */
-static void read_neighbour(baton__mpi_t *mpi, const card_t *cards, int rank,
+static void read_neighbour(baton__mpi_t *mpi, const record_t *records, int rank,
                            baton__opening_t *host)
 {
-    const card_t *card = &cards[rank];
-    const card_t *own = &cards[mpi->rank];
+    const record_t *record = &records[rank];
+    const record_t *own = &records[mpi->rank];
     int *least = &mpi->transport.host_processors;
     host->index += rank < mpi->rank;
     host->size++;
-    host->shares &= card->shares;
-    host->reads &= card->reads;
-    host->reaches &= card->network == own->network;
-    CPU_OR(&mpi->processors, &mpi->processors, &card->processors);
-    *least = card->quota < *least ? card->quota : *least;
+    host->shares &= record->shares;
+    host->reads &= record->reads;
+    host->reaches &= record->network == own->network;
+    CPU_OR(&mpi->processors, &mpi->processors, &record->processors);
+    *least = record->quota < *least ? record->quota : *least;
 }
 
 /* Reads the records of all ranks, and describes this host. */
-static void read_cards(baton__mpi_t *mpi, const card_t *cards,
-                       baton__opening_t *host)
+static void read_records(baton__mpi_t *mpi, const record_t *records,
+                         baton__opening_t *host)
 {
     int *of = mpi->host_of;
     baton_transport_t *transport = &mpi->transport;
@@ -115,31 +115,31 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards,
     transport->host_processors = INT_MAX;
     for (int i = 0; i < mpi->size; i++) {
         of[i] = 0;
-        while (cards[of[i]].host != cards[i].host) {
+        while (records[of[i]].host != records[i].host) {
             of[i]++;
         }
-        transport->verify |= cards[i].verifies;
+        transport->verify |= records[i].verifies;
         /* Number of ranks below i on the host of rank i. */
         int before = 0;
         for (int k = 0; k < i; k++) {
             before += of[k] == of[i];
         }
         host->most = before < host->most ? host->most : before + 1;
-        if (cards[i].host == cards[mpi->rank].host) {
+        if (records[i].host == records[mpi->rank].host) {
             host->first = of[i];
-            read_neighbour(mpi, cards, i, host);
+            read_neighbour(mpi, records, i, host);
         }
     }
     baton__group_number_hosts(transport, of, mpi->size);
     host->of = of;
-    host->secret = cards[host->first].secret;
-    transport->id = cards[0].nonce;
+    host->secret = records[host->first].secret;
+    transport->id = records[0].nonce;
     transport->host_ranks = count_ranks(host);
     int count = CPU_COUNT(&mpi->processors);
     if (count < transport->host_processors) {
         transport->host_processors = count;
     }
-    mpi->processors = cards[mpi->rank].processors;
+    mpi->processors = records[mpi->rank].processors;
 }
 
 /* ---- other hosts ------------------------------------------------------- */
@@ -410,16 +410,16 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out)
 {
     baton__opening_t host = {.meeting = meeting};
-    const card_t own = own_card();
-    const card_t *cards = baton__meeting_gather(meeting, &own, sizeof own);
-    if (cards == NULL) {
+    const record_t own = own_record();
+    const record_t *records = baton__meeting_gather(meeting, &own, sizeof own);
+    if (records == NULL) {
         return meeting->status;
     }
     baton_status_t status =
         local != BATON_OK ? local
                           : baton__mpi_make(meeting->rank, meeting->size, out);
     if (status == BATON_OK && *out != NULL) {
-        read_cards(*out, cards, &host);
+        read_records(*out, records, &host);
     }
     host.socket = host.size > 1 && host.shares && host.reaches
                       ? baton__share_socket(host.secret, host.index)

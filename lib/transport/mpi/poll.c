@@ -307,9 +307,10 @@ static void poll_net(baton__mpi_t *mpi)
     }
 }
 
-/* True if a link was touched, or a packet has come (which is not taken here).
-   With `later`, MPI is not tested for packets: this rank polls again soon
-   anyway, because a packet may come without a wake-up even after a test. */
+/* True if a link is marked as touched (links.h), or if a packet has come, which
+   is not taken here. With `later`, MPI is not tested for packets: this rank
+   polls again soon anyway, because a packet may come without a wake-up even
+   after a test. */
 static bool has_come(baton__mpi_t *mpi, bool later)
 {
     if (atomic_load_explicit(&mpi->net.links.rang, memory_order_relaxed)) {

@@ -94,8 +94,8 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
 static void mpi_receive_take_part(baton__mpi_t *mpi,
                                   const baton__packet_t *packet)
 {
-    baton__records_t *parted = &mpi->peers[packet->source].parted;
-    baton__record_t *record = parted->head;
+    baton__records_t *in_parts = &mpi->peers[packet->source].in_parts;
+    baton__record_t *record = in_parts->head;
     while (record != NULL && (record->id != packet->id ||
                               record->generation != packet->generation)) {
         record = record->next;
@@ -108,7 +108,7 @@ static void mpi_receive_take_part(baton__mpi_t *mpi,
     if (record->arrived < record->message.bytes) {
         baton__events_moved(mpi, record->token);
     } else {
-        baton__records_remove(parted, record);
+        baton__records_remove(in_parts, record);
         baton__events_received(mpi, record->token, BATON_OK, NULL);
         baton__mpi_give_record(mpi, record);
     }
@@ -241,7 +241,7 @@ static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
 static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
 {
     record->arrived = 0;
-    baton__records_append(&mpi->peers[record->message.peer].parted, record);
+    baton__records_append(&mpi->peers[record->message.peer].in_parts, record);
     baton__mpi_answer(mpi, record, BATON__PACKET_COPY);
 }
 
@@ -477,12 +477,12 @@ void baton__mpi_drop(void *endpoint, baton_message_t *message)
 
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    while (peer->pulled.head != NULL || peer->parted.head != NULL) {
+    while (peer->pulled.head != NULL || peer->in_parts.head != NULL) {
         if (baton__events_are_full(mpi)) {
             return false;
         }
         baton__record_t *record = baton__records_take(
-            peer->pulled.head != NULL ? &peer->pulled : &peer->parted);
+            peer->pulled.head != NULL ? &peer->pulled : &peer->in_parts);
         baton__events_received(mpi, record->token, BATON_ERR_TRANSPORT,
                                peer->detail);
         baton__mpi_give_record(mpi, record);

@@ -359,7 +359,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 
 void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post)
 {
-    send->state = BATON__SEND_PARTING;
+    send->state = BATON__SEND_IN_PARTS;
     send->post = post;
     send->moved = 0;
     send->out.answers = false;
@@ -413,7 +413,7 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
     } else {
         baton__send_t *send = (baton__send_t *)out;
         outcome_t outcome = baton__events_are_full(mpi) ? NO_ROOM
-                            : send->state == BATON__SEND_PARTING
+                            : send->state == BATON__SEND_IN_PARTS
                                 ? send_parts(mpi, peer, send)
                                 : announce(mpi, send);
         if (outcome == NO_ROOM) {
@@ -574,7 +574,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
         }
         if (send->state == BATON__SEND_MOVING ||
             send->state == BATON__SEND_PUTTING ||
-            send->state == BATON__SEND_PARTING ||
+            send->state == BATON__SEND_IN_PARTS ||
             (send->state == BATON__SEND_ANNOUNCED &&
              !mpi_send_take_back(mpi, send))) {
             return false;
@@ -660,7 +660,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
             return false;
         }
         if (send->state == BATON__SEND_QUEUED ||
-            send->state == BATON__SEND_PARTING) {
+            send->state == BATON__SEND_IN_PARTS) {
             outbox_remove(&peer->outbox, &send->out);
         }
         baton__sends_remove(&mpi->net.pulled, send);

@@ -51,8 +51,8 @@ typedef struct world {
     const char *function;
     int rank, size;
     char job[80];    /* names the job in file names; "" if it has no name */
-    bool is_own;     /* this process has chosen the folder */
-    char path[160];  /* of the folder */
+    bool is_own;     /* Baton has chosen the folder, not the user */
+    char path[160];  /* the path of the folder */
     char group[100]; /* the group's name in the store */
 } world_t;
 

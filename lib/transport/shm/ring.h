@@ -61,8 +61,8 @@ typedef struct baton__ring {
     const baton__credit_t *credit;
     _Atomic uint8_t *count; /* the producer's byte of the consumer's inbox */
     uint32_t size;          /* number of cells, a power of two */
-    /* Number of cells that were claimed so far, and the last value read from
-       credit->cells */
+    /* claimed: the number of cells that were claimed so far. freed: the last
+       value that was read from credit->cells. */
     uint32_t claimed, freed;
     uint8_t put; /* number of records put in so far; wraps */
 } baton__ring_t;

@@ -1,16 +1,16 @@
-"""Means of gradients over ranks: in DistributedDataParallel, and in loops without it.
+"""Means of gradients over ranks: in DistributedDataParallel (DDP), and in loops without it.
 
-    full      each bucket is summed in place as it comes, while the backward pass goes on
-    partial   the gradients are lent, and are one contribution to one epoch. Where they are
-              other tensors than in the last step, the partial all-reduce is made anew, with
-              what is pending
-    sparse    the gradients are one vector, in the order in which the first step has brought
-              the parameters, of which the largest entries are sent; the library has it, and
-              takes buckets as they come
+    full      Each bucket is summed in place when it is ready, while the backward pass goes on.
+    partial   The gradients are lent to the library, and are one contribution to one epoch. If
+              they are other tensors than in the last step, the partial all-reduce is made
+              again, and gets the contribution that was pending.
+    sparse    The gradients are one vector, in which the parameters have the order of the first
+              step, and whose largest entries are sent. The library owns the vector, and takes
+              each bucket when it is ready.
 
-A partial or sparse step begins after its last bucket, so that no step is in the sum with a
-part of its gradients. What is pending, or in a residual, stays when DDP cuts its buckets
-anew after the first step.
+A partial or sparse step begins after its last bucket, so that no sum has only a part of a
+step's gradients. Pending contributions and residuals are kept when DDP makes other buckets
+after the first step.
 """
 import itertools
 import re
@@ -27,34 +27,32 @@ from baton.partial import mode_of
 from baton.sparse import partial_if
 from baton.torch.backend import ProcessGroup, untraced
 
-_GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
-# The schedules of all modes have one name, so that ranks whose modes differ find each other's
-# and fail.
+_GOES_ON = errors.TimedOut, errors.Interrupted  # after these errors the step goes on
+# The schedules of all modes have one name. So if the modes of ranks differ, their schedules
+# meet, and fail.
 _NAME = "gradients"
 _OTHERS = "a step has other parameters than the first one; a hook is for one model"
-_numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
+_numbers = itertools.count()  # numbers for groups, which all ranks make in the same order
 
 
 class Step(NamedTuple):
-    """What the last step was: whether this rank's gradient is in its mean; of how many
-    ranks there are gradients in it (None: not known); the age in steps of the oldest of
-    this rank's; how many ranks live."""
+    """Facts about the last step."""
 
-    included: bool
-    active: Optional[int]
-    staleness: int
-    living: int
+    included: bool  # whether the mean has this rank's gradient
+    active: Optional[int]  # how many ranks' gradients the mean has; None: not known
+    staleness: int  # the age, in steps, of this rank's oldest gradient in the mean
+    living: int  # the number of ranks that live
 
 
 def _group_for(group: Any) -> baton.Group:
-    """A group of its own, whose failures are nobody else's."""
+    """Makes a group for the gradients alone, so that a failure in it affects nothing else."""
     default = dist.group.WORLD if dist.is_initialized() else None
     group = default if group is None else group
     if torch.device("cpu") in getattr(group, "_device_types", ()):  # torch 2
         group = getattr(group._get_backend(torch.device("cpu")), "group", group)
     if isinstance(group, ProcessGroup):
         group = group.group
-    elif group is default:  # of another backend, or none
+    elif group is default:  # None, or a group of another backend
         group = baton.Group.world()
     elif not isinstance(group, baton.Group):
         raise TypeError("group is a baton.Group, a process group of the backend baton, or "
@@ -69,19 +67,18 @@ def _refuse_sparse(gradient: Optional[torch.Tensor]) -> None:
 
 
 class _Full:
-    """An all-reduce for each tensor, started as soon as the tensor is there: in place, or
-    with a timeout in a copy, as the next backward pass writes over the tensor while a step
-    that was not done in time goes on."""
+    """An all-reduce for each tensor, which is started when the tensor is ready. It works in
+    place; or with a timeout in a copy, since a step that was not done in time goes on while the
+    next backward pass writes over the tensor."""
 
     def __init__(self, group: baton.Group, options: dict, timeout: baton.Timeout) -> None:
         self._group, self._timeout = group, timeout
-        # Of the last step, until the next one, where they are not in the tensors.
-        self.means: list = []
-        self._schedules: dict = {}  # by position, elements and type of a tensor
+        self.means: list = []  # the means of the last step, if they are not in the tensors
+        self._schedules: dict = {}  # by a tensor's position, elements and type
         self._started: list = []
 
     def begin(self) -> None:
-        if self._started:  # after TimedOut, or of a backward pass that was broken off
+        if self._started:  # after TimedOut, or if a backward pass was broken off
             self.end()
         self.means = []
 
@@ -90,7 +87,7 @@ class _Full:
         if self._timeout is not None:
             tensor = tensor.clone()
             self.means.append(tensor)
-        half = tensor.dtype is torch.float16  # where sums may overflow
+        half = tensor.dtype is torch.float16  # sums of float16 may overflow
         if half:
             tensor.div_(self._group.size)
         schedule = self._schedules.get(shape)
@@ -113,30 +110,32 @@ class _Full:
 
 
 class _Vector:
-    """All gradients as one contribution; the base of partial and sparse ones."""
+    """All gradients as one contribution. The base of _Partial and _Sparse."""
 
     means: Sequence[torch.Tensor] = ()
-    _make = _give = _finish = _state = _load = None  # type: Any  # of a mode
+    _make = _give = _finish = _state = _load = None  # type: Any  # defined by the subclasses
 
     def __init__(self, group: baton.Group, options: dict, timeout: baton.Timeout) -> None:
         self._group, self._options, self._timeout = group, options, timeout
         self._loaded: Optional[dict] = None
-        # Of each parameter, in the first step's order.
+        # The offset of each parameter in the vector, which has the first step's order; and the
+        # number of elements of the vector.
         self._offsets, self._count = {}, 0  # type: dict, int
-        self._pieces: list = []  # of this step: tensor, and its runs
-        self._runs: dict = {}  # of a layout: offset in that order, in the tensor, length
+        self._pieces: list = []  # the tensors of this step, each with its runs
+        # The runs of a layout. Each run is [offset in the vector, offset in the tensor, length].
+        self._runs: dict = {}
         self._steps: Any = None  # the Partial or Sparse
-        self._reads = False  # whether a step that was started may read gradients
+        self._reads = False  # whether a started step may still read gradients
 
     def begin(self) -> None:
-        if self._reads:  # after TimedOut, or Ctrl-C; its mean is not for these gradients
+        if self._reads:  # after TimedOut, or Ctrl-C; that step's mean is dropped
             self._wait()
-        if self._steps is None:  # forgets a first step that failed
+        if self._steps is None:  # forget a first step that failed
             self._offsets, self._count, self._runs = {}, 0, {}
         self._pieces.clear()
 
     def add(self, tensor: torch.Tensor, layout: tuple) -> None:
-        """`layout` is a tuple of the parameters whose gradients are in the tensor."""
+        """`layout` is a tuple of the parameters whose gradients the tensor has."""
         if self._steps is None:
             for parameter in layout:
                 self._offsets[parameter] = self._count
@@ -204,7 +203,7 @@ class _Vector:
 
 
 class _Partial(_Vector):
-    """Tensors are lent, and means read where the library has them."""
+    """The tensors are lent, and the means are read in the library's memory."""
 
     def _make(self) -> baton.Partial:
         self._cut, self._last = [runs for _, runs in self._pieces], 0
@@ -213,7 +212,7 @@ class _Partial(_Vector):
                              **self._options)
 
     def _give(self) -> None:
-        if self._cut != [runs for _, runs in self._pieces]:  # on all ranks
+        if self._cut != [runs for _, runs in self._pieces]:  # then it differs on all ranks
             state, old = self._state(), self._steps
             self._steps = self._make()
             self._load(state)
@@ -221,12 +220,13 @@ class _Partial(_Vector):
         for i, (tensor, _) in enumerate(self._pieces):
             if self._half > 1:
                 tensor.div_(self._half)
-            # After TimedOut the next backward pass writes over what this step still reads.
+            # With a timeout the tensor is copied: after TimedOut this step would still read it
+            # while the next backward pass writes over it.
             self._steps.contribute(tensor.to(self._dtype), i, lent=self._timeout is None)
 
     def _finish(self, got: Any) -> Step:
         self._last, size, self.means = got.staleness, self._group.size, []
-        _handles.lost |= got.living < size  # the end must not wait for it
+        _handles.lost |= got.living < size  # so that the end of the process does not wait for it
         result = _arrays.vector(self._steps._result.data, self._count, self._steps.dtype)
         # Each mean has a storage of its own, since DDP in torch 2 reads a storage from its
         # beginning, wherever the tensor begins.
@@ -238,7 +238,8 @@ class _Partial(_Vector):
         return Step(got.included, got.active, got.staleness, got.living)
 
     def _ordered(self, vector: torch.Tensor, first: bool) -> torch.Tensor:
-        """From the order of the tensors to that of the first step, or back."""
+        """Copies a vector from the order of the tensors to the first step's order; if not `first`,
+        back."""
         made, begin = torch.empty_like(vector), 0
         for to, _, count in itertools.chain(*self._cut):
             there, here = slice(to, to + count), slice(begin, begin + count)
@@ -263,9 +264,9 @@ class _Sparse(_Vector):
 
     def begin(self) -> None:
         super().begin()
-        self._given = 0  # pieces whose parts were contributed
+        self._given = 0  # the number of pieces that were contributed
         if self._steps is not None:
-            self._steps.discard()  # those of a backward pass that was broken off
+            self._steps.discard()  # the parts of a backward pass that was broken off
 
     def add(self, tensor: torch.Tensor, layout: tuple) -> None:
         super().add(tensor, layout)
@@ -296,7 +297,7 @@ class _Sparse(_Vector):
         return Step(got.included, None, 0, living)
 
     def _between(self) -> None:
-        """With a mode: no rank goes on before all have their state."""
+        """In a partial mode: makes all ranks wait until all of them have their state."""
         if self._options["mode"] and all(map(self._steps.lives, range(self._group.size))):
             self._group.barrier(timeout=self._timeout)
 
@@ -311,8 +312,8 @@ class _Sparse(_Vector):
 
 
 def _exchange_of(mode: str, options: dict) -> Tuple[Any, dict]:
-    """The class for a mode, and its options. The library's object is made in the first
-    step, so the options are checked here: Invalid, TypeError."""
+    """Returns the class for a mode, and the options of the library's object. That object is made
+    in the first step. So the options are checked here. Invalid, TypeError: they are wrong."""
     if not isinstance(mode, str):
         raise TypeError(f"mode is text, such as \"majority\", and not {mode!r}")
     kind, _, rest = mode.partition(":")
@@ -338,7 +339,8 @@ def _exchange_of(mode: str, options: dict) -> Tuple[Any, dict]:
     return _Partial, {**options, "name": _NAME, "mode": mode}
 
 
-# Options that the vector decides, and those that are left of a Partial's.
+# The options that this module sets itself for a vector, and a Partial's options that a user may
+# give.
 _OF_VECTOR = {"size", "count", "dtype", "average", "k", "partial", "mode", "mode_ranks", "name"}
 _OF_PARTIAL = {"history", "sync_every", "max_staleness", "seed", "on_loss"}
 
@@ -351,7 +353,8 @@ def _without(options: dict, mode: str, wrong: set) -> None:
 class _Averager:
     """What a hook and a loop's averager have in common."""
 
-    _is_over, _remedy = False, ""  # after an error behind which no step succeeds; what to do then
+    # _is_over is set by an error after which no step can succeed; _remedy says what to do then.
+    _is_over, _remedy = False, ""
 
     def __init__(self, mode: str = "full", *, group: Any = None, timeout: baton.Timeout = None,
                  **options: Any) -> None:
@@ -360,27 +363,29 @@ class _Averager:
         self.mode, self.step = mode, None  # type: str, Optional[Step]
         self._group = _group_for(group)
         self._exchange = kind(self._group, options, timeout)
-        self.__name__ = self.__qualname__ = f"baton.torch {mode}"  # for DDP
-        # Keeps the schedules: a group ends after what was made in it.
+        self.__name__ = self.__qualname__ = f"baton.torch {mode}"  # DDP logs a hook's names
+        # The finalizer refers to the exchange, because a group must be destroyed after its
+        # schedules.
         weakref.finalize(self, lambda group, _: group.destroy(), self._group,
                          self._exchange).atexit = False
 
     def state_dict(self) -> dict:
-        """This rank's: what is pending, or a residual. Call it between steps; of
-        "sparse:0.01:majority" and the like on all ranks, behind the same step."""
+        """This rank's state: its pending contribution, or its residual. Call it between steps.
+        In modes such as "sparse:0.01:majority" all ranks call it, after the same step."""
         return {"mode": self.mode, "state": self._exchange.state()}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from `state_dict()` of the same rank of as many, model and mode: call it
-        before the first step, which must bring the parameters in the order in which they
-        came then. Invalid: another rank, mode, or number of elements."""
+        """Restores a state that `state_dict()` has returned, for the same rank, number of ranks,
+        model and mode. Call it before the first step. That step must have the parameters in the
+        same order as the step from which the state is. Invalid: the state is of another rank,
+        mode, or number of elements."""
         if state["mode"] != self.mode:
             raise errors.Invalid(f"the state is of mode {state['mode']}, and this is {self.mode}")
         self._exchange.load(state["state"])
 
     def _explain(self, failed: errors.Error) -> None:
-        """Says in an error what to do, in place of recovering the group, which is not the
-        user's."""
+        """Replaces an error's advice to recover the group, which the user does not have, by what
+        the user can do."""
         if isinstance(failed, (errors.Invalid, *_GOES_ON)):
             return  # the next step may be right
         self._is_over, where = True, f"on all ranks, of one mode (here {self.mode})"
@@ -391,7 +396,7 @@ class _Averager:
         failed.args = f"{cause}; {self._remedy} {where}",
 
     def destroy(self) -> None:
-        """Frees the library's objects. All ranks call it."""
+        """Frees the library's objects. Collective."""
         self._group.destroy()
 
 
@@ -402,28 +407,28 @@ class DDPHook(_Averager):
         hook = baton.torch.DDPHook(mode="majority")
         model.register_comm_hook(None, hook)
 
-    `mode`: "full" (of all ranks; the buckets' sums run beside the backward pass), "solo",
-    "majority", "quorum:2", "any:2", "all:2" (see `baton.Partial`: late gradients go into a
-    later mean), "sparse:0.01" (that part of the entries, the largest), and
-    "sparse:0.01:majority" (both). Gradients become the mean over all ranks that live; the
-    same bits on all ranks. With "full" that of two ranks has the bits of gloo's.
+    `mode`: "full" (waits for all ranks; the buckets are summed while the backward pass goes on);
+    "solo", "majority", "quorum:2", "any:2", "all:2" (see `baton.Partial`: late gradients go into
+    a later mean); "sparse:0.01" (sends the largest entries, 1 % of them); or
+    "sparse:0.01:majority" (both). Each gradient becomes the mean over all ranks that live, with
+    the same bits on all ranks. With "full" the mean of two ranks has the same bits as gloo's.
 
-    `group`: a baton.Group or a ProcessGroup of this package; None: that of
-    torch.distributed, or all ranks. `timeout`: of a step, in seconds. `options`: those of
-    baton.Partial or baton.Sparse, such as history=8, max_staleness=2, momentum=0.9;
-    on_loss="continue": training goes on among the ranks that live. All ranks make the
-    same hook, of the same mode, in the same order: Mismatch in the first step.
+    `group`: a baton.Group or a ProcessGroup of this package; None: the default group of
+    torch.distributed, or all ranks. `timeout`: the limit of a step, in seconds. `options`: those
+    of baton.Partial or baton.Sparse, such as history=8, max_staleness=2, momentum=0.9; with
+    on_loss="continue" training goes on among the ranks that live. All ranks make the same hooks,
+    of the same modes, in the same order; else the first step raises Mismatch.
 
-    `step` says what the last step was. An error is a RuntimeError of the backward pass that
-    names its class, and says what to do. After TimedOut the step goes on, and the next one
-    waits for it first. Its mean is not used on this rank, whose weights then differ from
-    those of the others: send them anew (dist.broadcast), or end the program.
+    `step` has facts about the last step. An error is a RuntimeError of the backward pass. It
+    names the class of the error, and what to do. After TimedOut the step goes on, and the next
+    one waits for it first. This rank does not use its mean, so its weights then differ from
+    those of the others: broadcast the weights (dist.broadcast), or end the program.
     """
 
     _remedy = "wrap the module in a new DistributedDataParallel with a new DDPHook"
 
     def __call__(self, state: Any, bucket: dist.GradBucket
-                 ) -> torch.futures.Future[torch.Tensor]:  # DDP insists on these two
+                 ) -> torch.futures.Future[torch.Tensor]:  # DDP demands these two annotations
         buffer, future = bucket.buffer(), torch.futures.Future()
         _refuse_sparse(buffer)
         if bucket.index() == 0:  # A step begins.
@@ -456,9 +461,9 @@ _averagers: Any = weakref.WeakKeyDictionary()
 
 
 class GradientAverager(_Averager):
-    """The same for loops without DistributedDataParallel: `average()` after the backward
-    pass makes each gradient of the model the mean over ranks. A parameter without a
-    gradient has one of zeros."""
+    """Averages gradients as `DDPHook` does, for loops without DistributedDataParallel. Call
+    `average()` after the backward pass: it replaces each gradient of the model by the mean over
+    ranks. A parameter without a gradient counts as one whose gradient is zero."""
 
     _remedy = "make a new GradientAverager"
 
@@ -475,8 +480,8 @@ class GradientAverager(_Averager):
         return list(map(id, self._trained())) != list(map(id, self._parameters))
 
     def average(self) -> Step:
-        """Returns the `Step`. Invalid: other parameters are trained than when this was
-        made, as where layers were unfrozen: make a new one on all ranks."""
+        """Returns the `Step`. Invalid: the model trains other parameters than when this object was
+        made, for instance because layers were unfrozen. Then make a new one on all ranks."""
         if self._trains_others():
             raise errors.Invalid("the model trains other parameters than when its "
                                  "GradientAverager was made: make a new one on all ranks")
@@ -503,10 +508,10 @@ class GradientAverager(_Averager):
 
 def average_gradients(model: torch.nn.Module, mode: str = "full", *, group: Any = None,
                       **options: Any) -> Step:
-    """Makes each gradient of the model the mean over ranks, as `DDPHook` does; call it
-    after the backward pass. The model keeps a `GradientAverager`; where options, or the
-    parameters that are trained, change, or a step has failed, it gets a new one, without what
-    was pending. Returns its `Step`."""
+    """Replaces each gradient of the model by the mean over ranks, as `DDPHook` does. Call it
+    after the backward pass. A `GradientAverager` is kept for the model. If the options or the
+    trained parameters change, or after a step has failed, a new one is made, and pending
+    contributions are dropped. Returns the `Step`."""
     given = mode, group, options
     known = _averagers.get(model)
     if known is None or known[0] != given or known[1]._is_over or known[1]._trains_others():

@@ -1,22 +1,23 @@
 """The backend "baton" of torch.distributed, for tensors in the memory of the CPU.
 
     dist.all_reduce(tensor)
-        ProcessGroup.allreduce     finds the schedule of this shape, rebinds it to the
-                                   tensor if that is another one than last time, starts it
+        ProcessGroup.allreduce     finds the schedule of this shape, rebinds it if the last
+                                   call had another tensor, and starts it
         Work.wait                  waits for the epoch that was started
 
-Torch 2 says in a call that nobody waits later: `allreduce` then waits itself. Its C++ calls
-the Backend of the group, which has the same methods and schedules. A group of torch's own
-class with a Backend would do, but its dispatcher takes more than all that is here.
+Torch 2 passes in a call whether the program will wait for it later. If it will not, `allreduce`
+waits itself. Torch's C++ calls the Backend of the group, which has the same methods and
+schedules. A group of torch's own class with a Backend would do, too, but torch's dispatcher
+alone takes more time than all code in this file.
 
-A process group is a sub-group of `baton.Group.world()`, and costs no message. It keeps the
-schedules of the last shapes, so that a training step makes nothing new. Ranks of a group
-call the same collectives in the same order, as torch.distributed demands; so they make the
-schedules in the same order, and drop the same ones when there are too many.
+A process group is a sub-group of `baton.Group.world()`, whose creation takes no message. It
+keeps the schedules of the last shapes, so that a training step makes nothing new. Ranks of a
+group call the same collectives in the same order, as torch.distributed demands. So they make
+the schedules in the same order, and drop the same ones when there are too many.
 
 Tensors that an epoch works on live as long as the epoch: a schedule keeps its works until
-they have ended, whatever becomes of the caller's references. Where torch wants a list of
-tensors, and Baton one vector, the work has a vector of its own and copies at its end.
+they have ended, whatever becomes of the caller's references. If torch has a list of tensors
+where Baton needs one vector, the work has a vector of its own, and copies it at the end.
 """
 import atexit
 import collections
@@ -42,12 +43,12 @@ import baton
 from baton import _arrays, _handles, errors
 from baton._library import check, ffi, lib
 
-_KEPT = 256  # shapes whose schedules a group keeps
-_DEPTH = 8  # epochs of one schedule that may be in flight; with a GPU no more are allowed
-_MESSAGES = 64  # messages of one size, tag and peer, without a GPU
+_KEPT = 256  # the most shapes whose schedules a group keeps
+_DEPTH = 8  # the most epochs of one schedule in flight; with a GPU, Baton's limit
+_MESSAGES = 64  # the most messages of one size, tag and peer in flight, without a GPU
 _LEAVING_S = int(os.environ.get("BATON_DESTROY_MS", 10000)) / 1000
-_MONITORED = -1  # the tag of monitored_barrier's
-_ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
+_MONITORED = -1  # the tag of the messages of monitored_barrier
+_ABANDONED = 32  # in torch 1: the most ended works kept that only C++ may still refer to
 
 _start, _run = lib.baton_schedule_start, lib.baton_schedule_run
 _wait_epoch, _rebind = lib.baton_schedule_wait_epoch, lib.baton_schedule_rebind
@@ -55,15 +56,17 @@ _SLICE, _BUSY, _cast = _handles.SLICE_MS, lib.BATON_ERR_BUSY, ffi.cast
 _finishing = _handles.lock
 _no_timeout = timedelta(0)
 _TORCH_2 = hasattr(_c10d, "Backend")
-# Whether a collective that nobody waits for later may return None, after it has ended.
+# Whether torch says that the program will not wait for a collective. Such a collective may
+# return None after it has ended.
 _SAYS_SYNC = hasattr(dist.AllreduceOptions(), "asyncOp")
 
 _OPS = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")
-# Reductions of bool, on which torch's sum is a logical or.
+# The reductions for tensors of bool, whose sum in torch is a logical or.
 _OPS_OF_BOOL = {"sum": "lor", "max": "lor", "prod": "land", "min": "land"}
-# By the hash of a ReduceOp, which is its number; comparing two of them takes microseconds.
+# Names by the hash of a ReduceOp, which is its number: comparing two ReduceOps takes
+# microseconds.
 _OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): name.lower()[:4] for name in _OPS}
-_number_of = dist.ReduceOp.__hash__  # a quarter of the time of hash()
+_number_of = dist.ReduceOp.__hash__  # takes a quarter of the time of hash()
 
 
 def untraced(*functions: Any) -> None:
@@ -77,7 +80,7 @@ def untraced(*functions: Any) -> None:
 
 
 class _Kept:
-    """The schedule of a shape, and what is in flight."""
+    """The schedule of a shape, and its works in flight."""
 
     def __init__(self, state: "_State", schedule: baton.Schedule, depth: int = _DEPTH) -> None:
         self.state, self.schedule, self.depth = state, schedule, depth
@@ -85,7 +88,8 @@ class _Kept:
         self.source = self.target = None  # type: Optional[int]
         self.closed: Optional[BaseException] = None  # why the schedule is destroyed
         self.started = self.ended = 0
-        self.works: collections.deque = collections.deque()  # that were started and not waited for
+        # The works that were started, and whose ends were not noticed yet.
+        self.works: collections.deque = collections.deque()
         state.all.add(self)
 
     def bind(self, source: int, target: int) -> None:
@@ -96,8 +100,8 @@ class _Kept:
             self.source, self.target = source, target
 
     def run(self, tensors: Any, opts: Any) -> Any:
-        """Starts an epoch where none is in flight, and waits for it. Returns None, or a
-        work if it takes long."""
+        """Starts an epoch when none is in flight, and waits for it for a moment. Returns None if
+        it has ended, else its work."""
         try:
             status = _run(self.handle, _SLICE)
             if status:
@@ -131,7 +135,8 @@ class _Kept:
         return work
 
     def with_room(self, call: Any, *given: Any) -> int:
-        """Calls it, and again after the oldest epoch where `depth` are in flight."""
+        """Calls a function of the library, which may find that `depth` epochs are in flight. Then
+        waits until the oldest of them has ended, and calls the function again."""
         status = call(self.handle, *given)
         if status == _BUSY:
             self.ends_at(self.started - self.depth + 1, self.state.timeout)
@@ -153,7 +158,7 @@ class _Kept:
 
     def fail(self, status: int) -> NoReturn:
         failed = self.closed or self.schedule._error(status)
-        if not isinstance(failed, errors.Interrupted):  # after which the epochs go on
+        if not isinstance(failed, errors.Interrupted):  # an interrupted epoch goes on
             self.give_up(failed)
         raise failed
 
@@ -165,16 +170,17 @@ class _Kept:
                 self.abandon(work)
 
     def close(self, failed: BaseException) -> None:
-        """Cancels what is in flight: the schedule is destroyed next."""
+        """Cancels the epochs in flight. The caller then destroys the schedule."""
         with _finishing:
             if self.works:
-                lib.baton_schedule_cancel(self.handle)  # an error: all have ended
+                lib.baton_schedule_cancel(self.handle)  # returns an error if all have ended
                 self.schedule._keep.append([(of._tensors, of._buffers) for of in self.works])
                 self.give_up(failed)
             self.handle, self.closed = ffi.NULL, failed
 
     def retire(self, epoch: int) -> None:
-        """All works up to `epoch` have ended: copies results, and then says so."""
+        """Called when all works up to `epoch` have ended. Copies their results, and then publishes
+        that they have ended."""
         with _finishing:
             works = self.works
             while works and works[0]._epoch <= epoch:
@@ -190,9 +196,10 @@ class _Kept:
             self.ended = max(self.ended, epoch)
 
     def abandon(self, work: "Work") -> None:
-        """Keeps a work to which no Python code refers: C++ of torch 1 may, and would find no
-        wait() without the Python object."""
-        if not _TORCH_2 and getrefcount(work) <= 3:  # this variable, the caller's, a call's
+        """Keeps a work to which no Python code refers. Torch 1's C++ may still refer to it, and
+        would find no wait() if the Python object were gone."""
+        # The three references are this variable, the caller's, and getrefcount's own.
+        if not _TORCH_2 and getrefcount(work) <= 3:
             work._tensors = work._buffers = None
             self.state.abandoned.append(work)
 
@@ -204,7 +211,7 @@ class Work(_c10d.Work):
 
     _kept = _failed = _future = None  # type: Any
     _epoch = 0
-    _after: Any = None  # copies results to where they belong
+    _after: Any = None  # a function that copies the results to the caller's tensors
     _buffers: Any = None  # tensors that the epoch works on
 
     def __init__(self, tensors: Any, options: Any = None) -> None:
@@ -224,7 +231,7 @@ class Work(_c10d.Work):
             else:
                 with _finishing:
                     works = kept.works
-                    if works and works[0] is self and self._after is None:  # most often
+                    if works and works[0] is self and self._after is None:  # the most frequent case
                         works.popleft()
                         kept.ended = max(kept.ended, epoch)
                     else:
@@ -239,9 +246,10 @@ class Work(_c10d.Work):
         return timeout.total_seconds() if timeout > _no_timeout else self._kept.state.timeout
 
     def _ends_within(self, ms: int) -> bool:
-        """Whether it has ended, or failed, after at most so many milliseconds."""
+        """Waits for at most `ms` milliseconds. Returns whether the operation has ended, or has
+        failed."""
         kept = self._kept
-        with _finishing:  # nobody destroys the schedule meanwhile
+        with _finishing:  # no other thread destroys the schedule meanwhile
             if self._epoch > kept.ended and self._failed is None:
                 status = _wait_epoch(kept.handle, self._epoch, ms)
                 if status in (lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED):
@@ -268,7 +276,7 @@ class Work(_c10d.Work):
         self.wait()
 
     def get_future(self) -> torch.futures.Future:
-        """A torch.futures.Future of the tensors, which a thread of this package completes:
+        """A torch.futures.Future of the tensors. A thread of this package completes it, so that
         the library's own thread never waits for Python."""
         if self._future is None:
             self._future = torch.futures.Future()
@@ -286,7 +294,7 @@ class Work(_c10d.Work):
 
 
 class _Works(Work):
-    """Several operations as one."""
+    """Several operations that are waited for as one."""
 
     def __init__(self, works: Iterable[Work], tensors: Any) -> None:
         super().__init__(tensors)
@@ -307,10 +315,10 @@ class _Works(Work):
 
 
 class _Completer:
-    """Completes futures. Its thread sleeps until something has ended on the engine, whose own
-    thread makes progress, and then asks all works, since they may end in any order."""
+    """Completes futures. Its thread sleeps until an epoch has ended on the engine, whose own
+    thread makes progress. Then it tests all works, since they may end in any order."""
 
-    _queue: Any = queue.SimpleQueue()  # of works and their deadlines
+    _queue: Any = queue.SimpleQueue()  # has works with their deadlines
     _thread: Optional[threading.Thread] = None
 
     def add(self, work: Work) -> None:
@@ -321,10 +329,10 @@ class _Completer:
                 self._thread.start()
 
     def stop(self) -> None:
-        """At exit, before the engine is closed."""
+        """Ends the thread. Called at exit, before the engine is closed."""
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(1.0)  # longer than it sleeps
+            self._thread.join(1.0)  # it sleeps for less
 
     def _run(self) -> None:
         works, ended = [], ffi.new("int *")  # type: list, Any
@@ -339,7 +347,7 @@ class _Completer:
                 poll = select.poll()
                 poll.register(ended[0], select.POLLIN)
                 poll.poll(100)
-            elif works:  # with manual progress only who waits makes any
+            elif works:  # the engine is manual: only a thread that waits makes progress
                 works[0][0]._ends_within(1)
 
     @staticmethod
@@ -365,22 +373,22 @@ _states: weakref.WeakSet = weakref.WeakSet()
 
 
 class _State:
-    """What works need of their process group; it does not refer to that, so that a group
-    that nobody has is collected at once."""
+    """The parts of a process group that its works need. They don't refer to the process group,
+    so that Python frees one that nobody uses at once."""
 
     def __init__(self, group: baton.Group, timeout: float) -> None:
         self.group, self.timeout = group, timeout
-        self.all: weakref.WeakSet = weakref.WeakSet()  # of _Kept
-        self.kept: dict = {}  # by shape, the same on all ranks
-        self.pairs: dict = {}  # groups of two ranks, for send and recv
-        self.messages: dict = {}  # their schedules
-        self.old_pairs: list = []  # before the last recovery
+        self.all: weakref.WeakSet = weakref.WeakSet()  # all _Kept
+        self.kept: dict = {}  # the _Kept of collectives, by shape; the same on all ranks
+        self.pairs: dict = {}  # the groups of two ranks for send and recv, by peer
+        self.messages: dict = {}  # the _Kept of send and recv
+        self.old_pairs: list = []  # the groups of two ranks from before the last recovery
         self.abandoned: collections.deque = collections.deque(maxlen=_ABANDONED)
-        self.coalesced: Any = None  # works since start_coalescing
+        self.coalesced: Any = None  # the works since start_coalescing
         _states.add(self)
 
     def destroy(self) -> None:
-        """Waits for what is in flight as long as the library would; works that have not
+        """Waits for the works in flight, for as long as the library would. Works that have not
         ended then fail."""
         for kept in list(self.all):
             with contextlib.suppress(errors.Error):  # The works report them.
@@ -392,7 +400,7 @@ class _State:
 
 
 def _vector(tensor: Tensor) -> Tensor:
-    """A contiguous tensor of the CPU with the same elements: itself, or a copy."""
+    """Returns the tensor if it is contiguous, else a contiguous copy. It must be on the CPU."""
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise errors.Invalid(f"the backend baton is for dense tensors of the CPU; this one "
                              f"is {tensor.layout} on {tensor.device}")
@@ -400,7 +408,8 @@ def _vector(tensor: Tensor) -> Tensor:
 
 
 def _into(tensor: Tensor, options: Any = None) -> Tuple[Tensor, Work]:
-    """The tensor, or a vector whose elements its work copies to it."""
+    """Returns the target of a collective: the tensor, or a vector that the returned work copies
+    into the tensor."""
     vector, work = _vector(tensor), Work([tensor], options)
     if vector is not tensor:
         work._after = lambda: tensor.copy_(vector)
@@ -423,7 +432,7 @@ def _sizes(what: str, given: Sequence[int], wanted: Sequence[int]) -> None:
 
 
 def _into_all(tensors: Sequence[Tensor], options: Any) -> Tuple[Tensor, Work]:
-    """A vector whose elements its work copies to the tensors, one after another."""
+    """Returns a vector, and a work that copies its elements to the tensors, one after another."""
     counts = [tensor.numel() for tensor in tensors]
     vector, work = torch.empty(sum(counts), dtype=tensors[0].dtype), Work(tensors, options)
 
@@ -456,23 +465,24 @@ def _reduction(opts: Any) -> str:
 
 
 class _Collectives:
-    """What torch calls of a process group, and of a backend in torch 2."""
+    """The methods that torch calls in a process group, and in torch 2 in a backend."""
 
     def _prepare(self, group: baton.Group, timeout: timedelta) -> None:
         self.group = group
         self._rank, self._size = group.rank, group.size
         self._state = _State(group, timeout.total_seconds())
         self._kept = self._state.kept
-        self._sums: dict = {}  # _kept of all-reduces in place, by elements, type and number
+        # The _Kept of in-place all-reduces, by elements, type and the number of the reduction.
+        self._sums: dict = {}
         self.shutdown = weakref.finalize(self, self._state.destroy)
-        self.shutdown.atexit = False  # baton destroys all groups, the last one first
+        self.shutdown.atexit = False  # at exit baton destroys all groups, the newest one first
 
     # ---- schedules ---------------------------------------------------------------
 
     def _run(self, work: Work, collective: str, source: Any, target: Any, count: int = 0,
              op: Any = None, root: int = 0, counts: Any = None, target_counts: Any = None) -> Work:
-        """Starts a collective on tensors that are contiguous, or None. `counts`: of each
-        rank's block, where they may differ."""
+        """Starts a collective. Source and target are contiguous tensors, or None. `counts` has
+        the elements of each rank's block, if blocks may differ."""
         if counts is not None and target_counts is None:
             count, equal = counts[self._rank], len(set(counts)) == 1
             collective += "v" if collective == "allgather" and not equal else ""
@@ -513,9 +523,8 @@ class _Collectives:
         kept.schedule.destroy()
 
     def recover(self, timeout: baton.Timeout = None) -> None:
-        """Makes the group usable again after a failure, as `baton.Group.recover`: all
-        ranks call it. What is in flight is cancelled, and messages that nobody has
-        received are lost."""
+        """Makes the group usable again after a failure, like `baton.Group.recover`. Collective.
+        Operations in flight are cancelled, and messages that no rank has received are lost."""
         state = self._state
         for kept in list(state.all):
             kept.close(errors.Cancelled("the process group was recovered"))
@@ -571,9 +580,10 @@ class _Collectives:
 
     def monitored_barrier(self, timeout: timedelta = timedelta(-1),
                           wait_all_ranks: bool = False) -> None:
-        """A barrier that rank 0 watches: TimedOut on all ranks that came names the first
-        one that did not, or all of them. They may call again, and those that are late come
-        to this call first. A negative timeout is that of the group."""
+        """A barrier that rank 0 watches. If ranks do not come in time, all others raise TimedOut,
+        which names the first of them, or with `wait_all_ranks` all. The others may call it
+        again; the late ranks then have to make this call first. A negative timeout stands for
+        the group's."""
         seconds = self._state.timeout if timeout < _no_timeout else timeout.total_seconds()
         end = time.monotonic() + seconds + (0.1 if self._rank else 0)  # rank 0 ends first
         others, late = range(1, self._size), torch.zeros(self._size, dtype=torch.bool)
@@ -594,7 +604,7 @@ class _Collectives:
                     late[peer] = not comes(came[peer - 1])
             for peer in others:
                 self.send([late], peer, _MONITORED)
-        if late.any():  # says what gloo says
+        if late.any():  # the message is gloo's
             who = ", ".join(map(str, late.nonzero().flatten().tolist()))
             here = ("successfully reached monitoredBarrier, but received errors while waiting "
                     "for send/recv from rank 0" if self._rank else "timed out in monitoredBarrier")
@@ -602,7 +612,8 @@ class _Collectives:
                                   "failed to pass monitoredBarrier")
 
     def _of_ranks(self, what: str, given: Any) -> Tuple[Sequence[Tensor], Tuple[int, ...]]:
-        """A tensor for each rank, of a list or of the one list in it, and their elements."""
+        """Returns the tensors, one for each rank, and their numbers of elements. `given` is a list
+        of them, or a list that has this list alone."""
         tensors = given if isinstance(given[0], torch.Tensor) else _one(given)
         if len(tensors) != self._size:
             raise ValueError(f"{what}: {len(tensors)} tensors for {self._size} ranks")
@@ -622,7 +633,7 @@ class _Collectives:
         return self._run(work, "allgather", _vector(tensor), vector, tensor.numel())
 
     def allgather_coalesced(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
-        """Output list r has rank r's tensors."""
+        """Gathers several tensors; output list r gets those of rank r."""
         return _Works(map(self.allgather, zip(*output_lists), inputs), output_lists)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
@@ -702,7 +713,8 @@ class _Collectives:
                                  "give recv its src")
 
     def _message(self, kind: str, vector: Tensor, work: Work, peer: int, tag: int) -> Work:
-        """A message has a schedule of its size and tag in a group of the two ranks."""
+        """Sends or receives a message, by the schedule for its size and tag in a group of the two
+        ranks."""
         size = vector.numel() * vector.element_size()
         kept = self._state.messages.get((kind, peer, tag, size))
         if kept is None:
@@ -717,7 +729,8 @@ class _Collectives:
                              f"{self._size}")
         pair = self._state.pairs.get(peer)
         if pair is None:
-            # The k-th group of a name belongs with the peer's k-th: Group._for_calls says why.
+            # The k-th group of a name meets the peer's k-th. So the name has the number of
+            # recoveries; Group._for_calls says why.
             ranks = sorted((self._rank, peer))
             pair = self._state.pairs[peer] = self.group.sub(
                 ranks, "ranks {} and {}, {} recoveries".format(*ranks, self.group._recoveries()))
@@ -754,9 +767,9 @@ class _Collectives:
 
 if _TORCH_2:
     class Backend(_Collectives, _c10d.Backend):
-        """What a process group of torch has for the CPU: its C++ calls this one."""
+        """The backend for the CPU in a process group of torch, whose C++ calls it."""
 
-        # All are properties, which torch's own class asks this one for.
+        # In torch's own class these are properties.
         supports_splitting, options = True, None
         supports_coalescing = supports_shrinking = supports_reconfigure = False
         supports_window = _supports_time_estimate = False
@@ -769,10 +782,10 @@ if _TORCH_2:
 class ProcessGroup(_Collectives, dist.ProcessGroup):
     """Ranks of `baton.Group.world()`, for torch.distributed. `group` is the baton.Group.
 
-    Dense tensors in the memory of the CPU, of all types that Baton has. Tensors that are
-    not contiguous are copied. `all_gather` and `reduce_scatter` take tensors of different
-    sizes. torch.distributed calls it without the C++ of torch's own groups, which would
-    take most of the time of a small collective.
+    It takes dense tensors in the memory of the CPU, of all types that Baton has. Tensors that
+    are not contiguous are copied. `all_gather` and `reduce_scatter` take tensors of different
+    sizes. torch.distributed calls this class directly, without the C++ of torch's own groups,
+    which would take most of the time of a small collective.
     """
 
     def __init__(self, group: baton.Group, timeout: timedelta, store: Any = None) -> None:
@@ -800,13 +813,13 @@ untraced(*vars(Work).values(), *vars(_Works).values(), *vars(_Collectives).value
 
 # ---- torch's registration --------------------------------------------------------
 
-_base: Any = None  # whose ranks are torch's
+_base: Any = None  # the group whose ranks are those of torch's default group
 
 
 @atexit.register
 def _at_exit() -> None:
-    """After an exception that nobody caught operations may be in flight while Python frees
-    the tensors: those stay."""
+    """Ends the thread of the futures. After an exception that nobody caught, operations may be
+    in flight while Python frees all objects; their tensors must stay."""
     _completer.stop()
     if _handles._nobody_caught():
         for state in _states:
@@ -814,7 +827,7 @@ def _at_exit() -> None:
 
 
 def _create(options: Any, _: Any) -> Any:
-    """A process group, as torch asks for it."""
+    """Makes a process group; torch calls this function."""
     global _base
     if _base is None and not _handles.is_started_by_mpi() and "WORLD_SIZE" not in os.environ:
         _base = baton.Group.from_store(options.store, options.group_rank, options.group_size,
@@ -839,14 +852,14 @@ dist.Backend.register_backend("baton", _create, extended_api=True,
 
 def init_process_group(group: Optional[baton.Group] = None,
                        timeout: timedelta = timedelta(minutes=30), **options: Any) -> None:
-    """torch.distributed.init_process_group("baton") for the ranks of mpirun, or of
-    `group`, a baton.Group (after a loss: what `shrink` has made). Collective. Sets RANK,
-    WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in the environment; ranks of one host are
-    those that have one host name. `options` are torch's. Without init_method or store among
-    them, torch's store is on rank 0, at a port that is free; with init_method="env://" it
-    is where MASTER_ADDR and MASTER_PORT say."""
+    """Calls torch.distributed.init_process_group("baton") for the ranks of mpirun, or of `group`,
+    a baton.Group (after a loss, the one that `shrink` has made). Collective. Sets RANK,
+    WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in the environment; ranks with the same host name
+    count as ranks of one host. `options` are torch's. Without init_method or store among them,
+    rank 0 opens torch's store at a free port; with init_method="env://" the store is where
+    MASTER_ADDR and MASTER_PORT say."""
     global _base
-    if dist.is_initialized():  # a later error would leave other ranks without a store
+    if dist.is_initialized():  # check this first: a later error would leave others without a store
         raise errors.State("torch.distributed is initialised: dist.destroy_process_group() first")
     _base = group or baton.Group.world()
     name = socket.gethostname()
@@ -866,6 +879,6 @@ def init_process_group(group: Optional[baton.Group] = None,
 
 
 def _texts(text: str) -> List[str]:
-    """Each rank's text, of at most 256 bytes."""
+    """Returns the texts of all ranks, which have at most 256 bytes each."""
     mine = torch.tensor(list(text.encode().ljust(256, b"\0")), dtype=torch.uint8)
     return [bytes(of).rstrip(b"\0").decode() for of in _base.allgather(mine).tolist()]

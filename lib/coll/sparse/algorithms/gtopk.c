@@ -127,7 +127,7 @@ static void gtopk_keep(void *state, size_t count)
     gtopk_t *gtopk = state;
     const baton_sparse_t *sparse = gtopk->sparse;
     baton_entries_gather(sparse->dtype, gtopk->kept,
-                         sparse->results.room->indices, count, sparse->work);
+                         sparse->results.next->indices, count, sparse->work);
     for (int i = gtopk->merge_count - 1; i >= 0; i--) {
         baton_entries_put(sparse->dtype, gtopk->merges[i].dropped,
                           gtopk->merges[i].dropped_count, sparse->work);

@@ -253,7 +253,7 @@ static size_t oktopk_collect(oktopk_t *self)
 }
 
 /* Sets the next global threshold to the magnitude of the k-th largest of all
-   sums. The scratch memory has room for the values and positions. */
+   sums. The scratch memory has space for the values and positions. */
 static void set_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -297,7 +297,7 @@ static void restore(void *state, size_t count)
 {
     oktopk_t *self = state;
     baton_sparse_t *sparse = self->sparse;
-    const uint32_t *result = sparse->results.room->indices;
+    const uint32_t *result = sparse->results.next->indices;
     size_t j = 0, sent = 0;
     for (size_t i = 0; i < self->regions.count; i++) {
         uint32_t index = self->regions.indices[i];

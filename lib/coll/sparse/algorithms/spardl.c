@@ -201,7 +201,7 @@ static void keep_xi(void *state, size_t left)
 {
     spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
-    const uint32_t *indices = sparse->results.room->indices;
+    const uint32_t *indices = sparse->results.next->indices;
     for (int i = 0; i < spardl->members; i++) {
         const spardl_block_t *block = &spardl->blocks[i];
         size_t count = baton__spardl_within(spardl, i, indices, left);

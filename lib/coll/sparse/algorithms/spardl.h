@@ -166,8 +166,8 @@ double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 
 /* ---- for residuals in main memory and on a device ---------------------- */
 
-/* Allocates SparDL's state, with its blocks and steps, and the rooms for
-   results. Returns NULL if there is no memory. */
+/* Allocates SparDL's state, with its blocks and steps, and the buffers
+   for results. Returns NULL if there is no memory. */
 spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
 /* Adds the send of the bag that this rank sends in a step, after the node

@@ -137,7 +137,7 @@ static void spardl_device_add_dropped(spardl_exchange_t *exchange,
 static void keep_result(void *arg, baton__enqueue_t *queue)
 {
     spardl_t *spardl = arg;
-    size_t count = (size_t)*spardl->sparse->results.room->count;
+    size_t count = (size_t)*spardl->sparse->results.next->count;
     const baton__mirror_t *indices = &spardl->result_indices;
     baton__enqueue_to_device(queue, indices, count * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
@@ -209,7 +209,7 @@ static void add_keeping(spardl_t *spardl, baton_node_t end)
     (void)baton__sparse_device_call(sparse, sparse->schedule, end, keep_result,
                                     spardl);
     spardl->result_indices =
-        baton__mirror_room(sparse, sparse->results.room->indices,
+        baton__mirror_room(sparse, sparse->results.next->indices,
                            sparse->results.capacity * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
         spardl_exchange_t *exchange = &spardl->exchanges[i];

@@ -228,7 +228,7 @@ static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
-    const uint32_t *indices = sparse->results.room->indices;
+    const uint32_t *indices = sparse->results.next->indices;
     for (int i = 0; i < spardl->position; i++) {
         size_t before = baton__spardl_within(spardl, i, indices, count);
         indices += before;

@@ -111,7 +111,7 @@ static size_t part_most(void *arg, int member)
 }
 
 /* Writes this rank's sum to `to`, as entries or as a dense region. `to` has
-   room for both forms. */
+   space for both forms. */
 static void write_part(const topkdsa_t *self, char *to)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -157,8 +157,8 @@ static size_t put_regions(const topkdsa_t *self)
     for (int member = 0; member < sparse->size; member++) {
         baton__block_t region = baton__regions_block(&self->regions, member);
         const char *values = baton__gather_part(self->sums, member, &bytes);
-        uint32_t *indices = result->room->indices + count;
-        char *to = result->room->values + count * size;
+        uint32_t *indices = result->next->indices + count;
+        char *to = result->next->values + count * size;
         const baton_selection_t from = {.dtype = sparse->dtype,
                                         .values = values,
                                         .count = region.count,

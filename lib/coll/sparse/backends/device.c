@@ -35,10 +35,10 @@ typedef struct feed {
        was started. The step waits for these copies, since it overwrites the
        results. */
     uint64_t results;
-    /* If the step before this one belonged to the other schedule, and was still
-       running when this one was started: its epoch in that schedule. Otherwise
+    /* The epoch of the step before this one, if that belonged to the other
+       schedule, and was still running when this step was started. Otherwise
        0. */
-    uint64_t behind;
+    uint64_t other;
 } feed_t;
 
 /* One of the two schedules (dense or sparse), with the inputs of its steps. */
@@ -181,10 +181,10 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* If feed->behind is 0, no step of the other schedule was running when this
-       one was started. So do not use the other schedule: it may have been
+    /* If feed->other is 0, no step of the other schedule was running when
+       this one was started. So do not use the other schedule: it may have been
        destroyed. */
-    if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
+    if (feed->other == 0 || baton_schedule_epoch(before) >= feed->other) {
         return BATON_OK;
     }
     baton_status_t status = baton_schedule_failure(before, &failure);
@@ -569,7 +569,7 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     side->feeds[epoch % IN_FLIGHT] = (feed_t){
         .gradient = gradient,
         .results = self->results.started,
-        .behind = follows ? self->sides[!dense].started : 0,
+        .other = follows ? self->sides[!dense].started : 0,
     };
     status = on != NULL ? baton_schedule_start_on(schedule, *on)
                         : baton_schedule_start(schedule);

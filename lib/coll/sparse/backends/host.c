@@ -165,8 +165,8 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
     input->gradient = gradient;
     input->summed = parts && !dense && sparse->options.clip == 0;
     if (!dense) {
-        bool first_shown = results->shown == results->rooms;
-        results->room = results->rooms + (first_shown ? 1 : 0);
+        bool first_shown = results->shown == results->buffers;
+        results->next = results->buffers + (first_shown ? 1 : 0);
         sparse->work =
             sparse->options.in_place ? sparse->residual : sparse->work;
     }
@@ -200,7 +200,7 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
         memset(sparse->residual, 0, sparse->vector_bytes);
     } else {
         settling->settle(settling->algorithm,
-                         (size_t)*sparse->results.room->count);
+                         (size_t)*sparse->results.next->count);
     }
 }
 

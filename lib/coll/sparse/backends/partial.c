@@ -69,7 +69,7 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
                                                             : sparse->count;
     sparse->input.gradient = c->source;
     sparse->input.residual = self->absent ? NULL : sparse->residual;
-    sparse->results.room = &sparse->results.rooms[c->result];
+    sparse->results.next = &sparse->results.buffers[c->result];
     return BATON_OK;
 }
 
@@ -84,8 +84,8 @@ static void end_epoch(sparse_partial_t *self)
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    sparse->results.room->stats = sparse->counting;
-    sparse->results.shown = sparse->results.room;
+    sparse->results.next->stats = sparse->counting;
+    sparse->results.shown = sparse->results.next;
     baton__contribution_publish(&self->epochs.contribution, self->epochs.epoch,
                                 0);
 }
@@ -108,16 +108,16 @@ static void show_result(sparse_partial_t *self, uint64_t step)
     if (!baton__contribution_pin(c, step, step, &pinned)) {
         return;
     }
-    const baton__sparse_room_t *room = &sparse->results.rooms[c->pinned];
+    const baton__sparse_buffer_t *buffer = &sparse->results.buffers[c->pinned];
     sparse->results.last = (baton_sparse_result_t){
-        .count = (size_t)*room->count,
-        .indices = room->indices,
-        .values = room->values,
+        .count = (size_t)*buffer->count,
+        .indices = buffer->indices,
+        .values = buffer->values,
         .included = pinned.included,
     };
-    sparse->stats = room->stats;
+    sparse->stats = buffer->stats;
     if (sparse->input.velocity != NULL && step > sparse->options.warmup) {
-        baton__sparse_mask(sparse, room->indices, (size_t)*room->count);
+        baton__sparse_mask(sparse, buffer->indices, (size_t)*buffer->count);
     }
 }
 
@@ -225,7 +225,7 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     };
     (void)pthread_mutex_init(&self->epochs.limit_lock, NULL);
     baton__sparse_host_vectors(sparse);
-    sparse->results.room_count =
+    sparse->results.buffer_count =
         (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->epochs.contribution = (baton__contribution_t){
         .count = sparse->payload ? sparse->count : 0,
@@ -297,7 +297,7 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
     baton__sparse_agree(s, &sparse->asked);
     baton_status_t status = sparse_partial_build(sparse);
     if (status == BATON_OK) {
-        epochs->vector_bytes = baton__sparse_room_bytes(sparse);
+        epochs->vector_bytes = baton__sparse_packed_bytes(sparse);
         status = sparse->out_of_memory ? baton__sparse_no_memory(sparse)
                                        : baton_schedule_commit(s);
     }
@@ -311,7 +311,7 @@ static char *sparse_partial_give(baton_partial_t *epochs, bool has)
     const baton__sparse_results_t *results =
         &of_epochs(epochs)->sparse->results;
     baton__contribution_begin_result(&epochs->contribution);
-    char *to = results->rooms[epochs->contribution.result].packed;
+    char *to = results->buffers[epochs->contribution.result].packed;
     if (has) {
         memcpy(to, results->shown->packed, epochs->vector_bytes);
     } else {
@@ -333,7 +333,7 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
        it is. */
     if (!begun) {
         /* The slot that sparse_partial_give has begun. */
-        sparse->results.shown = &sparse->results.rooms[c->result];
+        sparse->results.shown = &sparse->results.buffers[c->result];
         baton__contribution_publish(c, epoch, 0);
         return;
     }

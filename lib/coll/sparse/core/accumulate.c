@@ -170,7 +170,7 @@ void baton__sparse_advance(baton_sparse_t *sparse, bool dense)
 {
     baton__sparse_input_t *input = &sparse->input;
     const baton__settling_t *settling = &sparse->settling;
-    const baton__sparse_room_t *result = sparse->results.shown;
+    const baton__sparse_buffer_t *result = sparse->results.shown;
     if (input->new_velocity == NULL || input->gradient == NULL) {
         return;
     }

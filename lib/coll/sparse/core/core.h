@@ -38,7 +38,7 @@ typedef struct baton__sparse_device baton__sparse_device_t;
 typedef struct baton__sparse_memory baton__sparse_memory_t;
 
 /* A buffer for one sparse result. */
-typedef struct baton__sparse_room {
+typedef struct baton__sparse_buffer {
     char *packed; /* [count | indices | values], as handed to other ranks */
     uint64_t *count;
     uint32_t *indices;
@@ -47,7 +47,7 @@ typedef struct baton__sparse_room {
        result. */
     baton_sparse_stats_t stats;
     uint64_t none; /* the memory of `count` in a group without payload */
-} baton__sparse_room_t;
+} baton__sparse_buffer_t;
 
 /* State that an algorithm has learned from earlier steps. It is a part of
    exported and imported states. local_threshold is this rank's own. h is equal
@@ -74,13 +74,13 @@ typedef enum baton__sparse_phase {
 
 /* The results of steps, and the buffers for them. */
 typedef struct baton__sparse_results {
-    baton__sparse_room_t *rooms;
-    size_t room_count;
+    baton__sparse_buffer_t *buffers;
+    size_t buffer_count;
     /* number of entries for which each buffer has memory */
     size_t capacity;
-    baton__sparse_room_t *room;  /* the buffer that the running step writes */
-    baton__sparse_room_t *shown; /* the buffer of the last result */
-    baton_sparse_result_t last;  /* the last result; valid in phase RESULT */
+    baton__sparse_buffer_t *next;  /* the one that the running step writes */
+    baton__sparse_buffer_t *shown; /* the one with the last result */
+    baton_sparse_result_t last;    /* the last result; valid in phase RESULT */
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,
        the oldest first. */
@@ -135,7 +135,7 @@ typedef struct baton__settling {
 typedef struct baton__handover {
     baton_schedule_t *schedule;
     int most_ranks;   /* size of the group at creation */
-    uint8_t *news;    /* bytes that the ranks exchange first */
+    uint8_t *flags;   /* which ranks have which results; see handover.c */
     char *piece;      /* the piece that is being handed over */
     uint64_t handed;  /* number of pieces started in this hand-over */
     uint64_t lacked;  /* the last step whose result was handed to this rank */
@@ -253,7 +253,7 @@ struct baton__sparse_backend {
     bool (*survive)(baton_sparse_t *sparse);
     /* In a hand-over (handover.c): returns the vector that has the last step's
        dense result or, if this rank `gets` the result, that is to receive it.
-       Returns NULL if the result is sparse, and so in a room. */
+       Returns NULL if the result is sparse: it is then in a buffer. */
     char *(*dense_result)(const baton_sparse_t *sparse, bool gets);
     /* Completes the step whose result was handed over. */
     void (*take_result)(baton_sparse_t *sparse);
@@ -301,8 +301,8 @@ void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_alloc does, but returns NULL in groups without
    payload. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* Does what baton__sparse_room does, but the memory is pinned and not zeroed if
-   gradients are on a device. */
+/* Does what baton__sparse_room does, but the memory is pinned and not
+   zeroed if gradients are on a device. */
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                                 size_t bytes);
 /* Does what baton__sparse_alloc does, but with memory of baton_device_alloc,
@@ -313,10 +313,10 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
    that outlives them (see `lasting`). */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
-/* Allocates the rooms, for results of up to `capacity` entries. */
+/* Allocates the buffers, for results of up to `capacity` entries. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
-/* Returns the bytes of `packed` in one room. */
-size_t baton__sparse_room_bytes(const baton_sparse_t *sparse);
+/* Returns the bytes of `packed` in one buffer. */
+size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse);
 
 /* Copies a list to the result's entries from `at` on. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,

@@ -132,9 +132,9 @@ static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
     return (bytes + 15) / 16 * 16;
 }
 
-/* A selection of the k largest of `count` elements from `first` on. If
-   `sampled`, a selection of up to 2k elements by a threshold, as by the
-   device's method SAMPLED. */
+/* The parameters of a selection from the `count` elements from `first` on. It
+   takes the k largest. But if `sampled` is set it takes up to 2k elements that
+   reach a threshold, by the device's method SAMPLED. */
 typedef struct baton__selecting {
     size_t first, count;
     size_t k;

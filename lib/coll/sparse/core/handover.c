@@ -1,10 +1,10 @@
 /* The hand-over of a step's result, in a recovery or a shrink, to ranks that
    lack it.
 
-       news --> piece --> piece --> ...
+       flags --> piece --> piece --> ...
 
    Each arrow is an epoch of an all-reduce with the maximum: ranks that have a
-   piece contribute it, and the others contribute zeros. The news are the first
+   piece contribute it, and the others contribute zeros. The flags are the first
    piece. The pieces of the result follow if some rank lacks it. */
 #include "coll/sparse/core/core.h"
 
@@ -12,11 +12,11 @@
 
 #include <string.h>
 
-/* The layout of `news`, the bytes that ranks exchange first. At LACKS and at
+/* The layout of `flags`, the bytes that ranks exchange first. At LACKS and at
    HAS there is a flag for each step, modulo 4: some rank lacks the result of
    the step, or has it. The steps that ranks report differ by one at most.
 
-   From FLAGS on there is a byte for each rank of sparse->group: the step that
+   From RANKS on there is a byte for each rank of sparse->group: the step that
    the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that
    the rank has made in that step. made_all in place of that number means that
    the rank has made all of them, or that the step is dense. The byte of a lost
@@ -26,12 +26,12 @@
    the new group, and their bytes are in the order of that group. This does no
    harm: no rank rebuilds before all survivors have all results, and the bytes
    of ranks are read only if a rank lacks a result. */
-enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
+enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, RANKS = 8, MADE_BITS = 6 };
 static const uint8_t made_all = (1 << MADE_BITS) - 1;
 
-static size_t news_bytes(const baton_sparse_t *sparse)
+static size_t flag_bytes(const baton_sparse_t *sparse)
 {
-    return FLAGS + (size_t)sparse->handover.most_ranks;
+    return RANKS + (size_t)sparse->handover.most_ranks;
 }
 
 static size_t larger_of(size_t left, size_t right)
@@ -40,13 +40,13 @@ static size_t larger_of(size_t left, size_t right)
 }
 
 /* Returns the bytes of a piece: MOST_PIECE or, if that is shorter, the longest
-   result; but at least those of the news. */
+   result; but at least those of the flags. */
 static size_t piece_bytes(const baton_sparse_t *sparse)
 {
     size_t result =
-        larger_of(baton__sparse_room_bytes(sparse), sparse->vector_bytes);
+        larger_of(baton__sparse_packed_bytes(sparse), sparse->vector_bytes);
     return larger_of(result < MOST_PIECE ? result : MOST_PIECE,
-                     news_bytes(sparse));
+                     flag_bytes(sparse));
 }
 
 void baton__sparse_build_handover(baton_sparse_t *sparse)
@@ -57,11 +57,11 @@ void baton__sparse_build_handover(baton_sparse_t *sparse)
         return;
     }
     const size_t bytes = piece_bytes(sparse);
-    if (self->news == NULL) {
+    if (self->flags == NULL) {
         self->piece = baton__sparse_alloc(sparse, bytes, 1);
-        self->news = self->piece != NULL
-                         ? baton__sparse_alloc(sparse, news_bytes(sparse), 1)
-                         : NULL;
+        self->flags = self->piece != NULL
+                          ? baton__sparse_alloc(sparse, flag_bytes(sparse), 1)
+                          : NULL;
     }
     baton_view_t view =
         baton_view(baton_buffer_bind(s, self->piece, bytes), 0, bytes);
@@ -75,17 +75,17 @@ void baton__sparse_build_handover(baton_sparse_t *sparse)
 
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step)
 {
-    const uint8_t *news = sparse->handover.news;
-    return news == NULL || news[HAS + step % 4] != 0;
+    const uint8_t *flags = sparse->handover.flags;
+    return flags == NULL || flags[HAS + step % 4] != 0;
 }
 
 /* Returns true if some rank lacks a result that another rank has. */
 static bool any_lacks(const baton_sparse_t *sparse)
 {
-    const uint8_t *news = sparse->handover.news;
+    const uint8_t *flags = sparse->handover.flags;
     bool any = false;
-    for (size_t i = 0; news != NULL && i < 4; i++) {
-        any |= news[LACKS + i] != 0 && news[HAS + i] != 0;
+    for (size_t i = 0; flags != NULL && i < 4; i++) {
+        any |= flags[LACKS + i] != 0 && flags[HAS + i] != 0;
     }
     return any;
 }
@@ -129,21 +129,21 @@ static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
 static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     const baton__handover_t *self = &sparse->handover;
-    uint8_t *news = self->news;
-    if (news == NULL) {
+    uint8_t *flags = self->flags;
+    if (flags == NULL) {
         return true;
     }
     if (self->handed == 0) {
-        memset(news, 0, news_bytes(sparse));
+        memset(flags, 0, flag_bytes(sparse));
         bool knows = (lacks || self->lacked == step) && !sparse->is_dense;
-        news[FLAGS + sparse->rank] =
+        flags[RANKS + sparse->rank] =
             (uint8_t)((step % 4) << MADE_BITS |
                       (knows ? (uint8_t)(sparse->settling.merged + 1)
                              : made_all));
-        news[LACKS + step % 4] = lacks;
-        news[HAS + (step - lacks) % 4] = 1;
+        flags[LACKS + step % 4] = lacks;
+        flags[HAS + (step - lacks) % 4] = 1;
     }
-    return handover_pass_on(sparse, 0, news, news_bytes(sparse), true, true);
+    return handover_pass_on(sparse, 0, flags, flag_bytes(sparse), true, true);
 }
 
 /* Hands the result of a step to the ranks that lack it. Returns true once all
@@ -161,20 +161,20 @@ static bool handover_pass_result(baton_sparse_t *sparse, bool gets)
         return handover_pass_on(sparse, 1, dense, sparse->vector_bytes, !gets,
                                 gets);
     }
-    char *packed = gets ? results->room->packed : results->shown->packed;
-    return handover_pass_on(sparse, 1, packed, baton__sparse_room_bytes(sparse),
-                            !gets, gets);
+    char *packed = gets ? results->next->packed : results->shown->packed;
+    return handover_pass_on(sparse, 1, packed,
+                            baton__sparse_packed_bytes(sparse), !gets, gets);
 }
 
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
 {
-    return sparse->handover.news[FLAGS + rank] == 0;
+    return sparse->handover.flags[RANKS + rank] == 0;
 }
 
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index)
 {
-    uint8_t told = sparse->handover.news[FLAGS + rank];
+    uint8_t told = sparse->handover.flags[RANKS + rank];
     return told != 0 && told >> MADE_BITS == sparse->handover.made_up % 4 &&
            (told & made_all) <= index + 1;
 }
@@ -187,7 +187,7 @@ static void handover_make_up(baton_sparse_t *sparse, uint64_t step)
     if (settling->make_up != NULL && sparse->handover.made_up != step &&
         any_lacks(sparse)) {
         sparse->handover.made_up = step;
-        sparse->results.room = sparse->results.shown;
+        sparse->results.next = sparse->results.shown;
         baton__sparse_exchange(&sparse->work, &sparse->residual);
         settling->make_up(settling->algorithm,
                           (size_t)*sparse->results.shown->count);

@@ -96,6 +96,6 @@ void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
     baton_sparse_options_t *o = &sparse->options;
     o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
     sparse->settling.make_up = NULL;
-    sparse->handover.news = NULL;
+    sparse->handover.flags = NULL;
     sparse->out_of_memory = false;
 }

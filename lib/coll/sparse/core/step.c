@@ -83,58 +83,58 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- results ----------------------------------------------------------- */
 
-size_t baton__sparse_room_bytes(const baton_sparse_t *sparse)
+size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse)
 {
     return sizeof(uint64_t) + sparse->results.capacity *
                                   (sizeof(uint32_t) + sparse->element_bytes);
 }
 
-/* Allocates rooms once, and keeps them when schedules are rebuilt, since the
-   application may still read the last result. Schedules of fewer ranks need no
-   larger rooms: the capacity is at least the number of ranks, as each block has
-   one entry or more. */
+/* Allocates the buffers once, and keeps them when schedules are rebuilt, since
+   the application may still read the last result. Schedules of fewer ranks need
+   no larger buffers: the capacity is at least the number of ranks, as each
+   block has one entry or more. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
     baton__sparse_results_t *self = &sparse->results;
-    if (self->rooms != NULL && capacity <= self->capacity) {
-        self->room = self->rooms;
+    if (self->buffers != NULL && capacity <= self->capacity) {
+        self->next = self->buffers;
         return;
     }
     capacity =
         capacity < (size_t)sparse->size ? (size_t)sparse->size : capacity;
     /* A multiple of 4, so that counts and values of 8 bytes are aligned. */
     self->capacity = (capacity + 3) / 4 * 4;
-    size_t bytes = baton__sparse_room_bytes(sparse);
+    size_t bytes = baton__sparse_packed_bytes(sparse);
     sparse->lasting = true;
-    char *memory = baton__sparse_copied_room(sparse, self->room_count, bytes);
-    self->rooms =
-        baton__sparse_alloc(sparse, self->room_count, sizeof *self->rooms);
+    char *memory = baton__sparse_copied_room(sparse, self->buffer_count, bytes);
+    self->buffers =
+        baton__sparse_alloc(sparse, self->buffer_count, sizeof *self->buffers);
     sparse->lasting = false;
-    for (size_t i = 0; !sparse->out_of_memory && i < self->room_count; i++) {
-        baton__sparse_room_t *room = &self->rooms[i];
-        room->count = &room->none;
+    for (size_t i = 0; !sparse->out_of_memory && i < self->buffer_count; i++) {
+        baton__sparse_buffer_t *buffer = &self->buffers[i];
+        buffer->count = &buffer->none;
         if (sparse->payload) {
-            room->packed = memory + i * bytes;
-            room->count = (uint64_t *)(void *)room->packed;
-            room->indices = (uint32_t *)(void *)(room->count + 1);
-            room->values = (char *)(room->indices + self->capacity);
+            buffer->packed = memory + i * bytes;
+            buffer->count = (uint64_t *)(void *)buffer->packed;
+            buffer->indices = (uint32_t *)(void *)(buffer->count + 1);
+            buffer->values = (char *)(buffer->indices + self->capacity);
         }
     }
-    self->room = self->rooms;
-    self->shown = self->rooms + self->room_count - 1;
+    self->next = self->buffers;
+    self->shown = self->buffers + self->buffer_count - 1;
 }
 
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count)
 {
-    const baton__sparse_room_t *to = sparse->results.room;
+    const baton__sparse_buffer_t *to = sparse->results.next;
     baton_entries_split(sparse->dtype, entries, count, to->indices + at,
                         to->values + at * sparse->element_bytes);
 }
 
 static void settle(baton_sparse_t *sparse, size_t count)
 {
-    *sparse->results.room->count = sparse->payload ? count : 0;
+    *sparse->results.next->count = sparse->payload ? count : 0;
     sparse->counting.nnz = count;
     sparse->settling.done = true;
     if (sparse->payload && sparse->settling.settle != NULL &&
@@ -146,7 +146,7 @@ static void settle(baton_sparse_t *sparse, size_t count)
 void baton__sparse_settle(baton_sparse_t *sparse)
 {
     if (!sparse->settling.done) {
-        settle(sparse, (size_t)*sparse->results.room->count);
+        settle(sparse, (size_t)*sparse->results.next->count);
     }
 }
 
@@ -155,19 +155,19 @@ void baton__sparse_settle(baton_sparse_t *sparse)
 static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
 {
     const size_t size = sparse->element_bytes;
-    const baton__sparse_room_t *room = sparse->results.room;
+    const baton__sparse_buffer_t *buffer = sparse->results.next;
     baton_selection_t of = {
-        .dtype = sparse->dtype, .values = room->values, .count = count};
+        .dtype = sparse->dtype, .values = buffer->values, .count = count};
     size_t kept = 0;
     if (!sparse->payload || baton_select_count(&of, 1) == count) {
         return count;
     }
     of.count = 1;
     for (size_t i = 0; i < count; i++) {
-        of.values = room->values + i * size;
+        of.values = buffer->values + i * size;
         if (baton_select_count(&of, 1) > 0) {
-            room->indices[kept] = room->indices[i];
-            memmove(room->values + kept++ * size, of.values, size);
+            buffer->indices[kept] = buffer->indices[i];
+            memmove(buffer->values + kept++ * size, of.values, size);
         }
     }
     return kept;
@@ -177,7 +177,7 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 {
     count = drop_zeros(sparse, count);
     if (sparse->payload && sparse->options.average) {
-        baton_elements_scale(sparse->dtype, sparse->results.room->values, count,
+        baton_elements_scale(sparse->dtype, sparse->results.next->values, count,
                              1.0 / sparse->size);
     }
     settle(sparse, count);
@@ -218,11 +218,11 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
         sparse->counting.algorithm = BATON_SPARSE_DENSE;
         sparse->counting.nnz = results->last.count;
     } else {
-        results->shown = results->room;
+        results->shown = results->next;
         results->last = (baton_sparse_result_t){
-            .count = (size_t)*results->room->count,
-            .indices = results->room->indices,
-            .values = results->room->values,
+            .count = (size_t)*results->next->count,
+            .indices = results->next->indices,
+            .values = results->next->values,
             .included = true,
         };
         sparse->counting.algorithm = sparse->options.algorithm;

@@ -25,9 +25,9 @@ typedef struct baton__range {
     size_t first, end;
 } baton__range_t;
 
-/* A sparse all-reduce, and the state that only the public functions use. An
-   application's handle is the sparse all-reduce, which is the first field, so
-   that a pointer to one is a pointer to the other. */
+/* A sparse all-reduce, and the state that only the public functions use. The
+   application's handle points to the first field. So the handle can be cast to
+   a pointer to this struct. */
 typedef struct baton__sparse_object {
     baton_sparse_t sparse;
     baton_schedule_t *comparison;

@@ -1,10 +1,10 @@
 /* baton_sparse_shrink: a sparse all-reduce continues in the group of the
    survivors.
 
-       the running step ends --> news --> hand-over --> confirmation --> rebuild
+       running step ends --> flags --> hand-over --> confirmation --> rebuild
 
    A step that any survivor has completed is completed on all of them, as in a
-   recovery (handover.c). `news` has a byte for each rank of the old group. The
+   recovery (handover.c). `flags` has a byte for each rank of the old group. The
    byte of a rank that has died meanwhile stays 0.
 
    Another rank may die at any moment. Then the survivors shrink the group

@@ -135,9 +135,9 @@ static void sparse_resolve(baton__sparse_object_t *object,
     sparse->k = sparse->options.k;
     sparse->teams = sparse->options.teams;
     sparse->backend = sparse_backend_of(&sparse->options);
-    /* While a step writes into one room, the other keeps the last result, which
-       a rank that failed may need. */
-    sparse->results.room_count =
+    /* While a step writes into one buffer, the other keeps the last result,
+       which a rank that failed may need. */
+    sparse->results.buffer_count =
         sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
 }
 
