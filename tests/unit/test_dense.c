@@ -4,6 +4,7 @@
    The ranks are in one thread, on the inproc transport. Device memory is tested
    on ranks with emulated devices. */
 #include "base/alloc.h"
+#include "sched/schedule.h"
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
 #include "support/malloc.h"
@@ -522,6 +523,126 @@ TEST(test_wrong_arguments_are_named)
     refused(bare, "overlap: they must be the same (in place) or apart");
 }
 
+/* Memory of destroyed objects is kept; from now on each frees an older one. */
+static void keep_no_more(void)
+{
+    for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
+        baton__free_later(baton__alloc(1, 1));
+    }
+}
+
+/* Does it twice: a group's first schedule may allocate what the group keeps. */
+static void refuses(const dense_case_t *c, int rank)
+{
+    int64_t live[2];
+    for (int i = 0; i < 2; i++) {
+        baton_schedule_t *s =
+            support_schedule(support_cluster_of(3)->groups[rank], "wrong");
+        dense_build(c, s, NULL, NULL);
+        if (baton_schedule_commit(s) != BATON_ERR_INVALID) {
+            fail_msg("%s: rank %d: %s", dense_text(c), rank,
+                     baton_error_message());
+        }
+        support_ok(baton_schedule_destroy(s));
+        live[i] = malloc_live;
+    }
+    assert_true(live[0] == live[1] || !MALLOC_SEES_ALL);
+}
+
+/* Every builder refuses, on every rank, a view that does not fit its buffer, or
+   names none, and a root, type or operation that there is not. It frees what it
+   has allocated. */
+TEST(test_every_builder_refuses_wrong_arguments)
+{
+    static const baton_view_t wrongs[] = {
+        {{0}, 0, 4}, {{0}, 4, 0}, {{99}, 0, 0}};
+    keep_no_more();
+    for (size_t i = 0; dense_builder_at(i / 24) != NULL; i++) {
+        dense_case_t right = case_of(dense_builder_at(i / 24), 3, &in_twos);
+        const int rank = (int)(i % 3);
+        right.count = 6;
+        right.dtype = BATON_I32;
+        right.element = 4;
+        right.root = (int)(i / 3 % 2);
+        right.in_place = i / 6 % 2 == 0;
+        right.varied = i / 12 % 2 == 0 && dense_can_vary(right.builder);
+        const baton_collective_t kind = right.builder->algorithm.collective;
+        for (size_t k = 0; k < 6; k++) {
+            dense_case_t c = right;
+            c.wrong[k % 2] = wrongs[k / 2];
+            if (k % 2 == 0 ? kind != BATON_COLLECTIVE_BROADCAST &&
+                                 dense_source_count(&c, rank) > 0
+                           : dense_target_count(&c, rank) > 0) {
+                refuses(&c, rank);
+            }
+        }
+        for (int k = 0; k < 4; k++) {
+            dense_case_t c = right;
+            c.root = k == 0 ? -1 : k == 1 ? 3 : c.root;
+            c.dtype = k == 2 ? BATON_DTYPE_NONE : c.dtype;
+            c.op = k == 3 ? NULL : c.op;
+            if (k < 2 ? dense_has_roots(c.builder) : dense_reduces(c.builder)) {
+                refuses(&c, rank);
+            }
+        }
+    }
+}
+
+static uint64_t terms_of(const dense_case_t *c)
+{
+    baton_schedule_t *s = schedule_of(c->size);
+    dense_build(c, s, NULL, NULL);
+    support_ok(baton_schedule_commit(s));
+    uint64_t terms = s->terms_hash;
+    support_ok(baton_schedule_destroy(s));
+    return terms;
+}
+
+/* Ranks compare all arguments that must be the same on all of them. */
+TEST(test_every_builder_states_its_terms)
+{
+    for (size_t i = 0; dense_builder_at(i / 7) != NULL; i++) {
+        dense_case_t c = case_of(dense_builder_at(i / 7), 5, &in_twos);
+        const baton_collective_t kind = c.builder->algorithm.collective;
+        c.count = 20;
+        c.dtype = BATON_I32;
+        c.element = 4;
+        /* (An alltoall's blocks show in its messages.) */
+        c.varied = i % 7 == 5 && dense_can_vary(c.builder) &&
+                   kind != BATON_COLLECTIVE_ALLTOALL;
+        dense_case_t other = c;
+        switch (i % 7) {
+        case 0:
+            other.dtype = dense_reduces(c.builder) ? BATON_U32 : c.dtype;
+            break;
+        case 1:
+            other.op = dense_reduces(c.builder) ? BATON_MAX : c.op;
+            break;
+        case 2:
+            other.root += dense_has_roots(c.builder);
+            break;
+        case 3:
+            other.chunk_bytes = kind == BATON_COLLECTIVE_BARRIER ||
+                                        kind >= BATON_COLLECTIVE_SCATTER
+                                    ? 0
+                                    : 8;
+            break;
+        case 4:
+            other.arg = strcmp(c.builder->name, "allreduce_hierarchical") == 0
+                            ? &in_threes
+                            : c.arg;
+            break;
+        default:
+            other.count += kind != BATON_COLLECTIVE_BARRIER ? 5 : 0;
+        }
+        if (memcmp(&c, &other, sizeof c) != 0 &&
+            terms_of(&c) == terms_of(&other)) {
+            fail_msg("%s: %s: difference %zu", dense_text(&c), c.builder->name,
+                     i % 7);
+        }
+    }
+}
+
 /* An all-reduce whose views are in two buffers of 128 bytes each, which follow
    each other in memory. A view that exceeds its buffer is an error, but no
    overlap. */
@@ -694,9 +815,7 @@ TEST(test_barrier_waits_for_the_last_rank)
 TEST(test_builders_without_memory)
 {
     const support_cluster_t *ranks = support_cluster_of(7);
-    for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
-        baton__free_later(baton__alloc(1, 1));
-    }
+    keep_no_more();
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {
         dense_case_t c = case_of(dense_builder_at(i), 7, &in_threes);
         c.count = 100;
