@@ -36,10 +36,10 @@ static void fill(vectors_t *v, int rank, bool in_place)
 }
 
 /* The number of elements of rank r's block, if blocks differ, and the index of
-   its first element. */
+   its first element. (Rank 2's block is longer than all before it.) */
 static size_t uneven(int rank, size_t count)
 {
-    return rank % 3 == 0 ? count : rank % 3 == 1 ? 0 : count / 2 + 1;
+    return rank % 3 == 0 ? count : rank % 3 == 1 ? 0 : count + 2;
 }
 
 static size_t begin_of(int rank, size_t count)
@@ -472,7 +472,18 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(allreduce, "target is NULL", on.target = NULL);
     WRONG(allreduce, "root must be 0", on.root = 1);
     WRONG(allreduce, "counts must be NULL", on.counts = counts);
-    WRONG(allreduce, "reserved must be NULL", on.reserved[1] = x);
+    for (size_t i = 0; i < sizeof good.reserved / sizeof *good.reserved; i++) {
+        WRONG(allreduce, "reserved must be NULL", on.reserved[i] = x);
+    }
+    WRONG(allgather, "target_counts must be NULL", on.op = NULL;
+          on.target_counts = counts);
+    WRONG(scatterv, "algorithm must be NULL", on.op = NULL;
+          on.algorithm = "binomial");
+    WRONG(broadcast, "", on.op = NULL; on.dtype = BATON_DTYPE_COUNT);
+    support_says("dtype is 21");
+    const size_t many[] = {1, SIZE_MAX / 8};
+    WRONG(reduce_scatter, "count", on.count = 0; on.counts = many);
+    WRONG(allgatherv, "count", on.op = NULL; on.count = 0; on.counts = many);
     WRONG(allreduce, "count is too large", on.count = SIZE_MAX / 2);
     WRONG(allgather, "op must be NULL", on.source = x);
     WRONG(allgatherv, "counts is NULL", on.op = NULL);
@@ -499,9 +510,19 @@ TEST_MANUALLY(test_wrong_arguments, 2)
           on.op = NULL;
           on.counts = counts);
     baton_operands_t on = good;
-    on.root = 2;
-    refused(baton_reduce_create(group, &on, &s), "root is 2");
-    on.root = 0;
+    for (on.root = -1; on.root <= 2; on.root += 3) {
+        char text[16];
+        (void)snprintf(text, sizeof text, "root is %d", on.root);
+        on.op = BATON_SUM;
+        refused(baton_reduce_create(group, &on, &s), text);
+        on.op = NULL;
+        on.source = x;
+        refused(baton_gatherv_create(group, &on, &s), text);
+        support_says("0 to 1");
+        on.source = NULL;
+        refused(baton_scatterv_create(group, &on, &s), text);
+    }
+    on = good;
     on.algorithm = "rng";
     refused(baton_reduce_create(group, &on, &s), "rng");
     refused(baton_scan_create(group, &on, &s), "rng");

@@ -485,6 +485,8 @@ static baton_schedule_t *schedule_of(int size)
 TEST(test_wrong_arguments_are_named)
 {
     static const size_t counts[] = {1, 2, 3}, most[] = {SIZE_MAX, 2, 3};
+    static const size_t others[] = {1, 3, 2}, reversed[] = {3, 1, 2};
+    static const size_t even[] = {2, 2, 2};
     static baton_hosts_t hosts = {.size = 1, .host_ranks = 2};
     baton_schedule_t *bare = schedule_of(3);
     baton_add_reduce_linear_pipeline(bare, NULL);
@@ -521,6 +523,33 @@ TEST(test_wrong_arguments_are_named)
                                            baton_view(all.buffer, 12, 18)};
     baton_add_alltoall_bruck(bare, &exchanged);
     refused(bare, "overlap: they must be the same (in place) or apart");
+    bare = schedule_of(3);
+    exchanged.source = exchanged.target = support_scratch(bare, 6);
+    exchanged.send_bytes = counts;
+    exchanged.recv_bytes = others;
+    baton_add_alltoall_pairwise(bare, &exchanged);
+    refused(bare, "send_bytes and recv_bytes of rank 1 must be the same");
+    WRONG("this rank's block of the target has 2 bytes, must have 3",
+          baton_add_alltoall_pairwise, baton_alltoall_args_t, VIEWS(6, 6),
+          .send_bytes = counts, .recv_bytes = reversed);
+    WRONG("source has 2 bytes, must have 3", baton_add_gather,
+          baton_rooted_args_t, VIEWS(2, 6), .block_bytes = counts);
+    hosts.size = sizeof hosts;
+    hosts.host_ranks = 0;
+    WRONG("host is NULL and host_ranks is 0, must be at least 1",
+          baton_add_allreduce_hierarchical, baton_allreduce_args_t, VIEWS(8, 8),
+          .dtype = BATON_F32, .op = BATON_SUM, .arg = &hosts);
+    for (int i = 0; i < 2; i++) {
+        bare = schedule_of(3);
+        exchanged.source = support_scratch(bare, 6);
+        exchanged.target = support_scratch(bare, 6);
+        exchanged.send_bytes = i == 0 ? even : NULL;
+        exchanged.recv_bytes = i == 1 ? even : NULL;
+        baton_add_alltoall_bruck(bare, &exchanged);
+        support_fails(baton_schedule_commit(bare), BATON_ERR_UNSUPPORTED,
+                      "send_bytes and recv_bytes must be NULL");
+        support_ok(baton_schedule_destroy(bare));
+    }
 }
 
 /* Memory of destroyed objects is kept; from now on each frees an older one. */
