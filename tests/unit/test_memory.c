@@ -5,6 +5,7 @@
 #include "support/stuck.h"
 #include "support/trial.h"
 #include <baton/coll.h>
+#include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/sparse.h>
 
@@ -265,4 +266,70 @@ TEST(test_memory_of_a_sparse)
         };
         try_each(create_sparse);
     }
+}
+
+/* ---- partial all-reduces ------------------------------------------------ */
+
+static baton_partial_options_t partial_options;
+
+/* The other ranks never create theirs. */
+static void create_partial(void)
+{
+    bool alone = partial_options.on_loss == BATON_ON_LOSS_CONTINUE;
+    support_cluster_t *ranks = support_cluster_manual(alone ? 1 : TEAMS);
+    baton_partial_t *partial = NULL;
+    TRY(baton_partial_create(ranks->groups[0], &partial_options, &partial));
+    support_ok(baton_partial_destroy(partial));
+    support_cluster_close(ranks);
+}
+
+TEST(test_memory_of_a_partial)
+{
+    static const size_t counts[] = {COUNT / 2, COUNT / 2};
+    partial_options = (baton_partial_options_t)BATON_PARTIAL_OPTIONS;
+    partial_options.dtype = BATON_F32;
+    partial_options.count = COUNT;
+    for (int i = 0; i < 4; i++) {
+        partial_options.mode = i % 2 == 0 ? BATON_QUORUM : BATON_MAJORITY;
+        partial_options.mode_ranks = i % 2 == 0 ? 2 - (uint32_t)i / 2 : 0;
+        partial_options.tensors = i % 2 == 0 ? 2 : 0;
+        partial_options.counts = i % 2 == 0 ? counts : NULL;
+        partial_options.on_loss =
+            i < 2 ? BATON_ON_LOSS_FAIL : BATON_ON_LOSS_CONTINUE;
+        try_each(create_partial);
+    }
+}
+
+/* ---- collectives by one call ------------------------------------------- */
+
+static support_cluster_t *one;
+
+static void call_now(void)
+{
+    int32_t x = 1;
+    one = support_cluster_manual(1);
+    TRY(baton_allreduce_now(one->groups[0], NULL, &x, 1, BATON_I32, BATON_SUM));
+    assert_int_equal(x, 1);
+    support_cluster_close(one);
+}
+
+static void create_now(void)
+{
+    int32_t x = 1, y = 0;
+    const size_t count = 1;
+    const baton_operands_t on = {.source = &x,
+                                 .target = &y,
+                                 .counts = &count,
+                                 .target_counts = &count,
+                                 .dtype = BATON_I32};
+    one = support_cluster_manual(1);
+    TRY(baton_now(one->groups[0], baton_alltoallv_create, &on));
+    assert_int_equal(y, 1);
+    support_cluster_close(one);
+}
+
+TEST(test_memory_of_a_call)
+{
+    try_each(call_now);
+    try_each(create_now);
 }
