@@ -268,6 +268,53 @@ TEST(test_memory_of_a_sparse)
     }
 }
 
+static baton_status_t step(baton_sparse_t *sparse)
+{
+    static const float part[COUNT / 2] = {1, 2, 3};
+    baton_sparse_result_t result;
+    baton_status_t status = baton_sparse_contribute(sparse, 0, COUNT / 2, part);
+    if (status == BATON_OK) {
+        status = baton_sparse_contribute(sparse, COUNT / 2, COUNT / 2, part);
+    }
+    if (status == BATON_OK) {
+        status = baton_sparse_start(sparse, NULL);
+    }
+    return status == BATON_OK
+               ? baton_sparse_wait(sparse, SUPPORT_WAIT_MS, &result)
+               : status;
+}
+
+/* The parts of a gradient. A contribution that fails may be repeated. */
+static void step_sparse(void)
+{
+    support_cluster_t *one = support_cluster_manual(1);
+    baton_sparse_t *sparse = NULL;
+    support_ok(
+        baton_sparse_create(one->groups[0], &sparse_options, -1, &sparse));
+    trial_begin();
+    baton_status_t status = step(sparse);
+    trial_end(status);
+    if (status != BATON_OK) {
+        support_ok(baton_sparse_discard(sparse));
+        support_ok(step(sparse));
+    }
+    support_ok(baton_sparse_destroy(sparse));
+    support_cluster_close(one);
+}
+
+TEST(test_memory_of_a_sparse_step)
+{
+    for (int i = 0; i < 3; i++) {
+        sparse_options = (baton_sparse_options_t)BATON_SPARSE_OPTIONS;
+        sparse_options.count = COUNT;
+        sparse_options.k = 10;
+        sparse_options.algorithm =
+            i % 2 == 0 ? BATON_SPARSE_TOPKA : BATON_SPARSE_DENSE;
+        sparse_options.partial = i == 2;
+        try_each(step_sparse);
+    }
+}
+
 /* ---- partial all-reduces ------------------------------------------------ */
 
 static baton_partial_options_t partial_options;
@@ -302,12 +349,10 @@ TEST(test_memory_of_a_partial)
 
 /* ---- collectives by one call ------------------------------------------- */
 
-static support_cluster_t *one;
-
 static void call_now(void)
 {
     int32_t x = 1;
-    one = support_cluster_manual(1);
+    support_cluster_t *one = support_cluster_manual(1);
     TRY(baton_allreduce_now(one->groups[0], NULL, &x, 1, BATON_I32, BATON_SUM));
     assert_int_equal(x, 1);
     support_cluster_close(one);
@@ -322,7 +367,7 @@ static void create_now(void)
                                  .counts = &count,
                                  .target_counts = &count,
                                  .dtype = BATON_I32};
-    one = support_cluster_manual(1);
+    support_cluster_t *one = support_cluster_manual(1);
     TRY(baton_now(one->groups[0], baton_alltoallv_create, &on));
     assert_int_equal(y, 1);
     support_cluster_close(one);
