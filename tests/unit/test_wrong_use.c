@@ -9,6 +9,7 @@
 #include <baton/proof.h>
 #include <baton/sim.h>
 #include <baton/sparse.h>
+#include <baton/tensors.h>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -424,6 +425,7 @@ TEST(test_tuning_refuses_nothing)
     REFUSES("out", baton_dtype_find, "f32", NULL);
     refuses(baton_costs_get(NULL), "out: NULL");
     refuses(baton_choose(NULL, &choice), "case: NULL");
+    REFUSES("out", baton_choose, &(baton_choice_case_t)BATON_CHOICE_CASE, NULL);
     assert_true(baton_algorithm_get(0, &algorithm));
     assert_true(baton_algorithm_cost_us(&algorithm, NULL) == 0);
     assert_true(baton_algorithm_host_us(&algorithm, NULL) == 0);
@@ -485,7 +487,42 @@ TEST(test_partials_refuse_nothing)
     support_ok(baton_partial_create(ranks->groups[0], &options, &p));
     refuses(baton_partial_contribute(p, NULL), "data is NULL");
     REFUSES("out", baton_partial_wait, p, 0, NULL);
+    REFUSES("done_out", baton_partial_test, p, NULL);
+    REFUSES("targets", baton_partial_wait_into, p, 0, NULL, &seen);
+    refuses(baton_partial_pending(p, memory, NULL), "any_out is NULL");
     support_ok(baton_partial_destroy(p));
+}
+
+TEST(test_tensors_refuse_nothing)
+{
+    static const baton_tensor_t one = {.name = "x", .count = 64};
+    baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
+    baton_group_t *alone = NULL;
+    baton_tensors_t *set = NULL;
+    bool done;
+    baton_sparse_result_t result;
+    support_ok(baton_group_create_self(ranks->engines[0], &alone));
+    refuses(baton_tensors_create(NULL, &one, 1, &options, -1, &set),
+            "group is NULL");
+    refuses(baton_tensors_create(alone, NULL, 1, &options, -1, &set),
+            "tensors is NULL");
+    refuses(baton_tensors_create(alone, &one, 0, &options, -1, &set),
+            "count is 0");
+    refuses(baton_tensors_create(alone, &one, 1, &options, -1, NULL),
+            "out is NULL");
+    options.density_count = 1;
+    refuses(baton_tensors_create(alone, &one, 1, &options, -1, &set),
+            "densities is NULL");
+    options.density_count = 0;
+    support_ok(baton_tensors_create(alone, &one, 1, &options, -1, &set));
+    for (size_t i = 0; i < 2; i++) {
+        refuses(baton_tensors_test(set, i, i == 0 ? NULL : &done),
+                i == 0 ? "NULL" : "tensor is 1; allowed: 0 to 0");
+        refuses(baton_tensors_wait(set, i, 0, i == 0 ? NULL : &result),
+                i == 0 ? "NULL" : "tensor is 1; allowed: 0 to 0");
+    }
+    support_ok(baton_tensors_destroy(set));
+    support_ok(baton_group_destroy(alone));
 }
 
 /* Every function, without each of its pointers. */
