@@ -273,56 +273,35 @@ TEST(test_sim_trace_is_the_same_with_shared_plans)
 }
 
 /* The last rank's graph has as many nodes and edges as the other graphs, but
-   lacks an edge that it needs. */
-static void build_unordered(void *arg, baton_schedule_t *s)
-{
-    bool last = baton_schedule_rank(s) == baton_schedule_size(s) - 1;
-    baton_view_t view = support_scratch(s, 8);
-    baton_node_t first = baton_add_copy(s, view, support_scratch(s, 8));
-    baton_node_t other = baton_add_nop(s);
-    baton_before(s, first, last ? other : baton_add_copy(s, view, view));
-    if (last) {
-        (void)baton_add_copy(s, view, view);
-    }
-}
-
-TEST(test_sim_trace_checks_a_graph_that_is_like_no_other)
-{
-    baton_sim_options_t options = support_sim_options(3);
-    options.cost_only = true;
-    baton_sim_t *sim = support_sim_open(&options);
-    support_expect(baton_sim_build(sim, "unordered", build_unordered, NULL),
-                   BATON_ERR_HAZARD);
-    support_ok(baton_sim_destroy(sim));
-}
-
-/* The last rank's graph is like the others, but commit refuses its buffers: an
-   input that is written, memory that two buffers have, or a device's. */
+   lacks an edge that it needs, writes an input, shares memory between buffers,
+   or has a buffer on a device. */
 static void build_wrong(void *arg, baton_schedule_t *s)
 {
     static char memory[8];
-    const int *wrong = arg;
     bool last = baton_schedule_rank(s) == baton_schedule_size(s) - 1;
-    int way = last ? *wrong : -1;
-    baton_view_t to[2], from = support_scratch(s, 8);
+    int way = last ? *(const int *)arg : -1;
+    baton_view_t to = support_scratch(s, 8), from = to;
+    baton_node_t node = baton_add_nop(s);
     for (int i = 0; i < 2; i++) {
-        to[i] = baton_view(way == 0   ? baton_buffer_bind_input(s, NULL, 8)
-                           : way == 1 ? baton_buffer_bind(s, memory, 8)
-                                      : baton_buffer_scratch(s, 8),
-                           0, 8);
-        (void)baton_add_copy(s, to[i], from);
+        baton_buffer_t buffer = way == 1   ? baton_buffer_bind_input(s, NULL, 8)
+                                : way == 2 ? baton_buffer_bind(s, memory, 8)
+                                           : baton_buffer_scratch(s, 8);
+        to = i == 1 && way == 0 ? to : baton_view(buffer, 0, 8);
+        baton_node_t next = baton_add_copy(s, to, from);
+        baton_before(s, node, next);
     }
-    if (way == 2) {
-        baton_buffer_set_memory(s, to[0].buffer, BATON_MEMORY_DEVICE);
+    if (way == 3) {
+        baton_buffer_set_memory(s, to.buffer, BATON_MEMORY_DEVICE);
     }
     (void)support_scratch(s, 8);
 }
 
-TEST(test_sim_trace_checks_buffers_that_are_like_no_other)
+TEST(test_sim_trace_checks_a_graph_that_is_like_no_other)
 {
-    static const baton_status_t status[] = {BATON_ERR_INVALID, BATON_ERR_HAZARD,
+    static const baton_status_t status[] = {BATON_ERR_HAZARD, BATON_ERR_INVALID,
+                                            BATON_ERR_HAZARD,
                                             BATON_ERR_UNSUPPORTED};
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
         baton_sim_options_t options = support_sim_options(3);
         options.cost_only = true;
         baton_sim_t *sim = support_sim_open(&options);

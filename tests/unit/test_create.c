@@ -532,21 +532,3 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     refused(baton_now(group, NULL, &good), "baton_now: create is NULL");
     refused(baton_now(group, baton_scan_create, NULL), "operands is NULL");
 }
-
-TEST_MANUALLY(test_no_memory_leaves_no_schedule, 1)
-{
-    int64_t x[2] = {1, 2}, y[2];
-    const size_t counts[1] = {2};
-    const baton_operands_t on = {
-        .source = x, .target = y, .counts = counts, .dtype = BATON_I64};
-    baton_schedule_t *s = NULL;
-    for (int64_t nth = 1; s == NULL; nth++) {
-        baton__alloc_fail_nth(nth);
-        baton_status_t status =
-            baton_allgatherv_create(cluster->groups[0], &on, &s);
-        baton__alloc_fail_nth(0);
-        support_expect(status, s == NULL ? BATON_ERR_NO_MEMORY : BATON_OK);
-    }
-    /* Otherwise the group can't be destroyed. */
-    support_ok(baton_schedule_destroy(s));
-}

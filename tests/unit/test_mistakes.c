@@ -278,11 +278,6 @@ IN_SUM(hosts_differ, 4, MISMATCH, ("rank 3 has host[2] 0", "host[2] 1"),
        in->algorithm = "hierarchical";
        in->arg = me->odd ? &of_three : &of_two)
 
-IN_SUM(chunk_differs, 2, MISMATCH,
-       ("rank 1 has chunk_bytes 4", "chunk_bytes 8"),
-       in->algorithm = "linear_pipeline";
-       in->chunk_bytes = me->odd ? 4 : 8)
-
 MISTAKE(data_differ, 3, MISMATCH, "data of 32 bytes", "data of 28 bytes")
 {
     broadcast(me, 0, BYTES - 4u * me->odd);
@@ -292,20 +287,6 @@ MISTAKE(data_differ, 3, MISMATCH, "data of 32 bytes", "data of 28 bytes")
 MISTAKE(root_differs, 4, MISMATCH, "rank 3 has root 1", "root 0")
 {
     broadcast(me, me->odd, BYTES);
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(counts_differ, 2, MISMATCH, "rank 1 has counts[0] 3", "counts[0] 4")
-{
-    baton_schedule_t *in = create(me, "grad");
-    const size_t counts[] = {me->odd ? 3 : 4, me->odd ? 5 : 4};
-    baton_reduce_scatter_args_t args = BATON_REDUCE_SCATTER_ARGS;
-    args.source = vector(me, BYTES);
-    args.target = support_scratch(in, counts[me->rank] * 4);
-    args.counts = counts;
-    args.dtype = BATON_F32;
-    args.op = BATON_SUM;
-    baton_add_reduce_scatter(in, &args);
     run(me, SUPPORT_WAIT_MS);
 }
 

@@ -530,120 +530,68 @@ TEST(test_selections_refuse_nothing)
 {
     const baton_dtype_t f32 = BATON_F32;
     static const float values[2] = {1, 2};
-    const baton_selection_t none = {.dtype = f32, .count = 2};
     const baton_selection_t two = {.dtype = f32, .values = values, .count = 2};
     float sum[2] = {0};
     baton_accumulation_t of = {.dtype = f32, .count = 2};
-    uint32_t indices[2];
-    uint64_t scratch[64], entries[2] = {0};
-    size_t dropped;
+    uint32_t at[2];
+    uint64_t room[64], list[2] = {0};
+    size_t n;
+    baton_candidates_t found = {.entries = list, .capacity = 1, .low = 1};
+    baton_candidates_t none = {.capacity = 1};
+    baton_entries_t one = {list, 1}, empty = {NULL, 1};
 #define EACH_TOPK(function, ...)                                               \
-    GIVES(0, "from", function, NULL, 1, indices, __VA_ARGS__);                 \
-    GIVES(0, "from->values", function, &none, 1, indices, __VA_ARGS__);        \
+    GIVES(0, "from", function, NULL, 1, at, __VA_ARGS__);                      \
     GIVES(0, "indices", function, &two, 1, NULL, __VA_ARGS__)
-    EACH_TOPK(baton_select_topk, scratch, NULL);
-    EACH_TOPK(baton_select_trimmed, scratch);
-    EACH_TOPK(baton_select_search, scratch);
-    GIVES(0, "scratch", baton_select_topk, &two, 1, indices, NULL, NULL);
-    GIVES(0, "scratch", baton_select_trimmed, &two, 1, indices, NULL);
-    GIVES(0, "scratch", baton_select_search, &two, 1, indices, NULL);
-    GIVES(0, "from", baton_select_at_least, NULL, 1, indices, 2);
+    EACH_TOPK(baton_select_topk, room, NULL);
+    EACH_TOPK(baton_select_trimmed, room);
+    EACH_TOPK(baton_select_search, room);
+    GIVES(0, "scratch", baton_select_topk, &two, 1, at, NULL, NULL);
+    GIVES(0, "from", baton_select_at_least, NULL, 1, at, 2);
     GIVES(0, "indices", baton_select_at_least, &two, 1, NULL, 2);
     GIVES(0, "from", baton_select_count, NULL, 1);
-    baton_candidates_t found = {.entries = entries, .capacity = 1, .low = 1};
-    baton_candidates_t nowhere = {.capacity = 1};
-    GIVES(0, "of->sum", baton_accumulate_topk, &of, 1, indices, scratch, NULL);
-    GIVES(0, "of->sum", baton_accumulate_at_least, &of, 1, indices, 2);
-    IGNORES("of->sum", baton_candidates_find, &of, 1, &found, scratch);
+    GIVES(0, "of->sum", baton_accumulate_topk, &of, 1, at, room, NULL);
+    GIVES(0, "of->sum", baton_accumulate_at_least, &of, 1, at, 2);
+    IGNORES("of->sum", baton_candidates_find, &of, 1, &found, room);
     of.sum = sum;
     of.left = of.right = of.velocity = values;
-    GIVES(0, "of->new_velocity", baton_accumulate_topk, &of, 1, indices,
-          scratch, NULL);
+    GIVES(0, "of->new_velocity", baton_accumulate_at_least, &of, 1, at, 2);
     of.velocity = NULL;
-    GIVES(0, "indices", baton_accumulate_topk, &of, 1, NULL, scratch, NULL);
-    GIVES(0, "scratch", baton_accumulate_topk, &of, 1, indices, NULL, NULL);
+    GIVES(0, "indices", baton_accumulate_topk, &of, 1, NULL, room, NULL);
     GIVES(0, "indices", baton_accumulate_at_least, &of, 1, NULL, 2);
-    IGNORES("candidates", baton_candidates_find, &of, 1, NULL, scratch);
-    IGNORES("candidates->entries", baton_candidates_find, &of, 1, &nowhere,
-            scratch);
+    IGNORES("candidates", baton_candidates_find, &of, 1, NULL, room);
+    IGNORES("candidates->entries", baton_candidates_find, &of, 1, &none, room);
     IGNORES("scratch", baton_candidates_find, &of, 1, &found, NULL);
-    assert_true(sum[0] == 0 && sum[1] == 0 && nowhere.count == 0);
+    assert_true(sum[0] == 0 && sum[1] == 0);
     /* No magnitude is as large. */
-    assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);
+    assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, at, 2), 0);
     assert_true(sum[0] == 2 && sum[1] == 4);
-    baton_entries_t list = {entries, 1}, empty = {NULL, 1};
-    IGNORES("entries", baton_entries_gather, f32, NULL, indices, 1, sum);
-    IGNORES("indices", baton_entries_gather, f32, entries, NULL, 1, sum);
-    IGNORES("dense", baton_entries_gather, f32, entries, indices, 1, NULL);
-    IGNORES("indices", baton_entries_take, f32, entries, NULL, 1, sum);
+    IGNORES("entries", baton_entries_gather, f32, NULL, at, 1, sum);
+    IGNORES("indices", baton_entries_gather, f32, list, NULL, 1, sum);
+    IGNORES("dense", baton_entries_gather, f32, list, at, 1, NULL);
     IGNORES("entries", baton_entries_put, f32, NULL, 1, sum);
-    IGNORES("dense", baton_entries_put, f32, entries, 1, NULL);
-    IGNORES("dense", baton_entries_add, f32, entries, 1, 1, NULL);
-    IGNORES("entries", baton_entries_split, f32, NULL, 1, indices, NULL);
+    IGNORES("entries", baton_entries_split, f32, NULL, 1, at, NULL);
     GIVES(0, "entries", baton_entry_index, f32, NULL, 0);
-    GIVES(0, "lists", baton_entries_sum, f32, NULL, 1, indices);
-    GIVES(0, "lists->data", baton_entries_sum, f32, &empty, 1, indices);
-    GIVES(0, "out", baton_entries_sum, f32, &list, 1, NULL);
-    GIVES(0, "dense", baton_entries_sum_onto, f32, NULL, &list, 1, indices);
-    GIVES(0, "out", baton_entries_sum_onto, f32, sum, &list, 1, NULL);
-    GIVES(0, "entries", baton_entries_common, f32, NULL, 1, indices, 1, false,
-          scratch);
-    GIVES(0, "indices", baton_entries_common, f32, entries, 1, NULL, 1, false,
-          scratch);
-    GIVES(0, "out", baton_entries_common, f32, entries, 1, indices, 1, false,
-          NULL);
-    GIVES(0, "candidates", baton_entries_largest, f32, entries, 1, 1, NULL,
-          indices, scratch);
-    GIVES(0, "entries", baton_entries_largest, f32, NULL, 1, 1, &found, indices,
-          scratch);
-    GIVES(0, "out", baton_entries_largest, f32, entries, 1, 1, &found, NULL,
-          scratch);
-    GIVES(0, "scratch", baton_entries_largest, f32, entries, 1, 1, &found,
-          indices, NULL);
-    GIVES(0, "entries", baton_entries_topk, f32, NULL, 1, 1, NULL, &dropped,
-          scratch);
-    GIVES(0, "dropped_out", baton_entries_topk, f32, entries, 1, 1, NULL, NULL,
-          scratch);
-    GIVES(0, "scratch", baton_entries_topk, f32, entries, 1, 1, NULL, &dropped,
-          NULL);
+    GIVES(0, "lists", baton_entries_sum, f32, NULL, 1, at);
+    GIVES(0, "lists->data", baton_entries_sum, f32, &empty, 1, at);
+    GIVES(0, "out", baton_entries_sum, f32, &one, 1, NULL);
+    GIVES(0, "dense", baton_entries_sum_onto, f32, NULL, &one, 1, at);
+    GIVES(0, "entries", baton_entries_common, f32, NULL, 1, at, 1, true, room);
+    GIVES(0, "indices", baton_entries_common, f32, list, 1, NULL, 1, 0, room);
+    GIVES(0, "out", baton_entries_common, f32, list, 1, at, 1, true, NULL);
+#define LARGEST(what, ...)                                                     \
+    GIVES(0, what, baton_entries_largest, f32, __VA_ARGS__)
+    LARGEST("candidates", list, 1, 1, NULL, at, room);
+    LARGEST("entries", NULL, 1, 1, &found, at, room);
+    LARGEST("out", list, 1, 1, &found, NULL, room);
+    LARGEST("scratch", list, 1, 1, &found, at, NULL);
+    GIVES(0, "entries", baton_entries_topk, f32, NULL, 1, 1, NULL, &n, room);
+    GIVES(0, "dropped_out", baton_entries_topk, f32, list, 1, 1, NULL, NULL,
+          at);
+    GIVES(0, "scratch", baton_entries_topk, f32, list, 1, 1, NULL, &n, NULL);
     IGNORES("values", baton_elements_scale, f32, NULL, 1, 2);
     assert_true(baton_elements_measure(f32, NULL, 1).sum == 0);
     says_null("baton_elements_measure", "values");
     assert_true(sum[0] == 2 && sum[1] == 4);
-}
-
-/* Of nothing, or of a type that is not supported, no pointer is needed. */
-TEST(test_selections_of_nothing)
-{
-    size_t dropped = 1;
-    baton_candidates_t found = {.low = 1};
-    for (int i = 0; i < 2; i++) {
-        const baton_dtype_t dtype = i == 0 ? BATON_F64 : BATON_I32;
-        const size_t n = (size_t)i;
-        const baton_selection_t from = {.dtype = dtype, .count = n};
-        const baton_accumulation_t of = {.dtype = dtype, .count = n};
-        baton_entries_t list = {NULL, n};
-        forget_message();
-        baton_candidates_find(&of, 1, &found, NULL);
-        baton_entries_gather(dtype, NULL, NULL, n, NULL);
-        baton_entries_split(dtype, NULL, n, NULL, NULL);
-        baton_elements_scale(dtype, NULL, n, 2);
-        assert_true(
-            baton_select_topk(&from, 1, NULL, NULL, NULL) == 0 &&
-            baton_select_trimmed(&from, 1, NULL, NULL) == 0 &&
-            baton_select_search(&from, 1, NULL, NULL) == 0 &&
-            baton_select_at_least(&from, 1, NULL, 0) == 0 &&
-            baton_select_count(&from, 1) == 0 &&
-            baton_accumulate_topk(&of, 1, NULL, NULL, NULL) == 0 &&
-            baton_accumulate_at_least(&of, 1, NULL, 0) == 0 &&
-            baton_entries_sum(dtype, &list, 1, NULL) == 0 &&
-            baton_entries_common(dtype, NULL, n, NULL, 1, true, NULL) == 0 &&
-            baton_entries_largest(dtype, NULL, n, 1, &found, NULL, NULL) == 0 &&
-            baton_entries_topk(dtype, NULL, n, 1, NULL, &dropped, NULL) == 0 &&
-            baton_elements_measure(dtype, NULL, n).square_sum == 0);
-        support_says(i == 0 ? "baton_group_recover: group is NULL"
-                            : "dtype is i32; allowed: f32");
-    }
 }
 
 RUN_TESTS_BETWEEN(open_ranks, close_ranks)
