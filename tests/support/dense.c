@@ -272,7 +272,8 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
     switch (kind_of(c->builder)) {
 #define CALL(member, type, ...)                                                \
     c->builder->algorithm.build.member(                                        \
-        schedule, &(const type){.size = sizeof(type), __VA_ARGS__});           \
+        schedule,                                                              \
+        c->no_args ? NULL : &(const type){.size = sizeof(type), __VA_ARGS__}); \
     break
 #define DATA    .source = source, .target = target
 #define CHUNKED .chunk_bytes = c->chunk_bytes, .algorithm = c->algorithm

@@ -37,6 +37,7 @@ typedef struct dense_case {
     /* What is wrong about the source and the target: it is added to the fields
        of the views. */
     baton_view_t wrong[2];
+    bool no_args; /* the builder gets NULL */
 } dense_case_t;
 
 /* Return the number of elements of a rank's source or target. Return 0 if it

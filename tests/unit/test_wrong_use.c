@@ -358,41 +358,15 @@ static void forget_message(void)
     support_expect(baton_group_recover(NULL, 0), BATON_ERR_INVALID);
 }
 
-/* Calls a builder with arguments that are all zero except for their size, or
-   with NULL. */
-static void call(const dense_builder_t *builder, baton_schedule_t *s,
-                 bool given)
-{
-    const baton_builder_t *build = &builder->algorithm.build;
-#define CALL(id, member, type)                                                 \
-    case BATON_COLLECTIVE_##id:                                                \
-        build->member(s, given ? &(const type){.size = sizeof(type)} : NULL);  \
-        break;
-    switch (builder->algorithm.collective) {
-        CALL(BROADCAST, broadcast, baton_broadcast_args_t)
-        CALL(REDUCE, reduce, baton_reduce_args_t)
-        CALL(ALLREDUCE, allreduce, baton_allreduce_args_t)
-        CALL(REDUCE_SCATTER, reduce_scatter, baton_reduce_scatter_args_t)
-        CALL(ALLGATHER, allgather, baton_allgather_args_t)
-        CALL(SCATTER, rooted, baton_rooted_args_t)
-        CALL(GATHER, rooted, baton_rooted_args_t)
-        CALL(ALLTOALL, alltoall, baton_alltoall_args_t)
-        CALL(SCAN, scan, baton_scan_args_t)
-        CALL(EXSCAN, scan, baton_scan_args_t)
-    case BATON_COLLECTIVE_BARRIER:
-    case BATON_COLLECTIVE_COUNT:
-        fail();
-    }
-#undef CALL
-}
-
 static void expect_refusals(const dense_builder_t *builder)
 {
+    const dense_case_t none = {.builder = builder, .size = 2, .no_args = true};
+    const dense_case_t empty = {.builder = builder, .size = 2};
     forget_message();
-    call(builder, NULL, true);
+    dense_build(&empty, NULL, NULL, NULL);
     support_says(": schedule is NULL");
     baton_schedule_t *s = support_schedule(ranks->groups[0], "none");
-    call(builder, s, false);
+    dense_build(&none, s, NULL, NULL);
     refuses(baton_schedule_commit(s), ": args is NULL");
     support_ok(baton_schedule_destroy(s));
 }
@@ -497,32 +471,14 @@ TEST(test_tensors_refuse_nothing)
 {
     static const baton_tensor_t one = {.name = "x", .count = 64};
     baton_tensors_options_t options = BATON_TENSORS_OPTIONS;
-    baton_group_t *alone = NULL;
+    baton_group_t *group = ranks->groups[0];
     baton_tensors_t *set = NULL;
-    bool done;
-    baton_sparse_result_t result;
-    support_ok(baton_group_create_self(ranks->engines[0], &alone));
-    refuses(baton_tensors_create(NULL, &one, 1, &options, -1, &set),
-            "group is NULL");
-    refuses(baton_tensors_create(alone, NULL, 1, &options, -1, &set),
-            "tensors is NULL");
-    refuses(baton_tensors_create(alone, &one, 0, &options, -1, &set),
-            "count is 0");
-    refuses(baton_tensors_create(alone, &one, 1, &options, -1, NULL),
-            "out is NULL");
+    refuses(baton_tensors_prepare(NULL, &one, 1, &options, &set), "group is");
+    refuses(baton_tensors_prepare(group, &one, 0, &options, &set), "count is");
+    refuses(baton_tensors_prepare(group, &one, 1, &options, NULL), "out is");
     options.density_count = 1;
-    refuses(baton_tensors_create(alone, &one, 1, &options, -1, &set),
+    refuses(baton_tensors_prepare(group, &one, 1, &options, &set),
             "densities is NULL");
-    options.density_count = 0;
-    support_ok(baton_tensors_create(alone, &one, 1, &options, -1, &set));
-    for (size_t i = 0; i < 2; i++) {
-        refuses(baton_tensors_test(set, i, i == 0 ? NULL : &done),
-                i == 0 ? "NULL" : "tensor is 1; allowed: 0 to 0");
-        refuses(baton_tensors_wait(set, i, 0, i == 0 ? NULL : &result),
-                i == 0 ? "NULL" : "tensor is 1; allowed: 0 to 0");
-    }
-    support_ok(baton_tensors_destroy(set));
-    support_ok(baton_group_destroy(alone));
 }
 
 /* Every function, without each of its pointers. */
