@@ -388,21 +388,6 @@ TEST(test_machine_counts_its_processors)
     assert_int_equal(cost.algorithm, BATON_SPARSE_SPARDL);
 }
 
-/* Between many hosts a dense step of few bytes takes longer than its bytes need
-   on the port of a host. */
-TEST(test_choice_counts_dense_messages_between_hosts)
-{
-    const baton__sparse_place_t place = {
-        .ranks = 64, .hosts = 32, .measured = true};
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS, resolved;
-    options.count = 1000;
-    options.density = 0.002;
-    assert_int_equal(baton__sparse_resolve(&options, 64, 32, &resolved).status,
-                     BATON_OK);
-    baton__sparse_take_choice(&resolved, &place);
-    assert_int_equal(resolved.algorithm, BATON_SPARSE_TOPKA);
-}
-
 /* A change of what the choice counts changes the number. */
 TEST(test_choices_of_machines)
 {

@@ -278,18 +278,6 @@ IN_SUM(hosts_differ, 4, MISMATCH, ("rank 3 has host[2] 0", "host[2] 1"),
        in->algorithm = "hierarchical";
        in->arg = me->odd ? &of_three : &of_two)
 
-MISTAKE(data_differ, 3, MISMATCH, "data of 32 bytes", "data of 28 bytes")
-{
-    broadcast(me, 0, BYTES - 4u * me->odd);
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(root_differs, 4, MISMATCH, "rank 3 has root 1", "root 0")
-{
-    broadcast(me, me->odd, BYTES);
-    run(me, SUPPORT_WAIT_MS);
-}
-
 MISTAKE(blocks_differ, 3, MISMATCH, "rank 2 has block_bytes[2] 12",
         "block_bytes[2] 16")
 {
