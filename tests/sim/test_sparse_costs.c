@@ -373,21 +373,6 @@ TEST(test_choice_depends_on_more_than_costs)
     }
 }
 
-/* If the caller gives no link, the time of selections counts, too. A dense step
-   has no selection. */
-TEST(test_machine_counts_its_processors)
-{
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
-    baton_sparse_cost_t cost;
-    options.count = 1000000;
-    options.density = 0.2;
-    support_ok(baton_sparse_cost(&options, 4, &cost));
-    assert_int_equal(cost.algorithm, BATON_SPARSE_DENSE);
-    options.link = (baton_link_cost_t){4, 0.1};
-    support_ok(baton_sparse_cost(&options, 4, &cost));
-    assert_int_equal(cost.algorithm, BATON_SPARSE_SPARDL);
-}
-
 /* A change of what the choice counts changes the number. */
 TEST(test_choices_of_machines)
 {

@@ -482,7 +482,6 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     WRONG(broadcast, "", on.op = NULL; on.dtype = BATON_DTYPE_COUNT);
     support_says("dtype is 21");
     const size_t many[] = {1, SIZE_MAX / 8};
-    WRONG(reduce_scatter, "count", on.count = 0; on.counts = many);
     WRONG(allgatherv, "count", on.op = NULL; on.count = 0; on.counts = many);
     WRONG(allreduce, "count is too large", on.count = SIZE_MAX / 2);
     WRONG(allgather, "op must be NULL", on.source = x);

@@ -72,8 +72,13 @@ TEST(test_hazard_beside_a_long_chain)
 /* ---- random graphs -------------------------------------------------- */
 
 /* Every LONG-th graph has up to NODES nodes, each before a long chain. */
-enum { FEW = 8, NODES = 14, LONG = 50, BUFFERS = 2 };
-enum { GRAPHS = SUPPORT_REPEAT(6000) };
+enum {
+    FEW = 8,
+    NODES = 14,
+    LONG = 50,
+    BUFFERS = 2,
+    GRAPHS = SUPPORT_REPEAT(6000)
+};
 
 typedef struct range {
     uint32_t buffer;

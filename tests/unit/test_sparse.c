@@ -332,15 +332,6 @@ TEST(test_wrong_arguments_are_refused)
     support_fails(baton_sparse_residual(sparse, NULL), BATON_ERR_INVALID,
                   "vector is NULL");
     support_fails(make(VELOCITY, sparse), BATON_ERR_STATE, "momentum is 0");
-    support_fails(baton_sparse_shrink(sparse, NULL, 0), BATON_ERR_INVALID,
-                  "survivors is NULL, or was destroyed");
-    support_fails(baton_sparse_prepare(NULL, &options, &sparse),
-                  BATON_ERR_INVALID, "group is NULL, or was destroyed");
-    support_fails(
-        baton_sparse_prepare(baton_sim_group(group->sim, 0), &options, NULL),
-        BATON_ERR_INVALID, "out is NULL");
-    baton_sparse_on_end(NULL, NULL, NULL);
-    support_says("baton_sparse_on_end: sparse is NULL");
     assert_null(baton_sparse_accumulator(sparse));
     support_says("create it with options.in_place");
     support_fails(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID,
