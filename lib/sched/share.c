@@ -28,13 +28,14 @@ static bool ops_fit(const baton__model_t *model,
    nodes may write them, and they are in main memory. */
 static bool has_plain_buffers(const baton_schedule_t *schedule)
 {
-    bool plain = true;
-    for (uint32_t i = 0; i < schedule->buffer_count && plain; i++) {
+    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         const baton__buffer_t *buffer = &schedule->buffers[i];
-        plain = buffer->memory == NULL && !buffer->input &&
-                buffer->kind == BATON_MEMORY_HOST;
+        if (buffer->memory != NULL || buffer->input ||
+            buffer->kind != BATON_MEMORY_HOST) {
+            return false;
+        }
     }
-    return plain;
+    return true;
 }
 
 const baton__plan_t *baton__sharing_find(const baton_schedule_t *schedule)

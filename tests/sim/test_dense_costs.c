@@ -2,6 +2,8 @@
    algorithm's record says that the formula is exact. Otherwise the formula is
    an estimate, which is only used for choices. The work that a record states
    must be what the builder sends. */
+#include "base/random.h"
+#include "coll/kit/cost.h"
 #include "support/dense.h"
 #include "support/sim.h"
 
@@ -299,4 +301,32 @@ TEST(test_segments_are_bounded)
     c.chunk_bytes = (size_t)1 << 33;
     (void)simulate(&c, (world_t){0, 0}, &sent);
     assert_int_equal(sent.messages, 3);
+}
+
+/* A change of any estimate, or of where formulas are exact, changes the
+   number. */
+TEST(test_estimates)
+{
+    baton_algorithm_t algorithm;
+    uint64_t hash = 0;
+    for (int i = 0; baton_algorithm_get((size_t)i / 180, &algorithm); i++) {
+        const baton_cost_case_t of = {.ranks = 2 + 3 * (i % 5),
+                                      .bytes = ldexp(3, 4 + 8 * (i / 5 % 3)),
+                                      .segment_bytes = i / 15 % 2 * 3000.0,
+                                      .processors = 2 * (i / 30 % 3),
+                                      .hosts = 2 * (i / 90 % 2),
+                                      .alpha_us = ALPHA_US,
+                                      .beta_us = BETA_NS / 1e3,
+                                      .gamma_us = BETA_NS / 1e4,
+                                      .turn_us = 3,
+                                      .inside_alpha_us = NEAR_ALPHA_US,
+                                      .inside_beta_us = NEAR_BETA_NS / 1e3};
+        double host_us = baton_algorithm_host_us(&algorithm, &of),
+               between_us = baton__between_us(&algorithm, &of);
+        assert_true(host_us >= 0 && between_us >= 0);
+        hash = baton__mix(hash + (uint64_t)(host_us * 1e3) +
+                          ((uint64_t)(between_us * 1e3) << 32) +
+                          baton_algorithm_is_exact(&algorithm, &of));
+    }
+    assert_int_equal(hash, UINT64_C(0xcee385cc270eeb00));
 }

@@ -273,25 +273,36 @@ TEST(test_sim_trace_is_the_same_with_shared_plans)
 }
 
 /* The last rank's graph has as many nodes and edges as the other graphs, but
-   lacks an edge that it needs. */
-static void build_unordered(void *arg, baton_schedule_t *s)
+   lacks an edge that it needs, writes an input, or shares memory between
+   buffers. */
+static void build_wrong(void *arg, baton_schedule_t *s)
 {
+    static char memory[8];
     bool last = baton_schedule_rank(s) == baton_schedule_size(s) - 1;
-    baton_view_t view = support_scratch(s, 8);
-    baton_node_t first = baton_add_copy(s, view, support_scratch(s, 8));
-    baton_node_t other = baton_add_nop(s);
-    baton_before(s, first, last ? other : baton_add_copy(s, view, view));
-    if (last) {
-        (void)baton_add_copy(s, view, view);
+    int way = last ? *(const int *)arg : -1;
+    baton_view_t to = support_scratch(s, 8), from = to;
+    baton_node_t node = baton_add_nop(s);
+    for (int i = 0; i < 2; i++) {
+        baton_buffer_t buffer = way == 1   ? baton_buffer_bind_input(s, NULL, 8)
+                                : way == 2 ? baton_buffer_bind(s, memory, 8)
+                                           : baton_buffer_scratch(s, 8);
+        to = i == 1 && way == 0 ? to : baton_view(buffer, 0, 8);
+        baton_node_t next = baton_add_copy(s, to, from);
+        baton_before(s, node, next);
     }
+    (void)support_scratch(s, 8);
 }
 
 TEST(test_sim_trace_checks_a_graph_that_is_like_no_other)
 {
-    baton_sim_options_t options = support_sim_options(3);
-    options.cost_only = true;
-    baton_sim_t *sim = support_sim_open(&options);
-    support_expect(baton_sim_build(sim, "unordered", build_unordered, NULL),
-                   BATON_ERR_HAZARD);
-    support_ok(baton_sim_destroy(sim));
+    static const baton_status_t status[] = {BATON_ERR_HAZARD, BATON_ERR_INVALID,
+                                            BATON_ERR_HAZARD};
+    for (int way = 0; way < 3; way++) {
+        baton_sim_options_t options = support_sim_options(3);
+        options.cost_only = true;
+        baton_sim_t *sim = support_sim_open(&options);
+        support_expect(baton_sim_build(sim, "wrong", build_wrong, &way),
+                       status[way]);
+        support_ok(baton_sim_destroy(sim));
+    }
 }

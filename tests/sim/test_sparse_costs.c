@@ -3,6 +3,7 @@
    rounds, messages and bytes, on 1 to 33, 64, 100 and 256 ranks. The algorithm
    that is chosen is the cheapest by these forms, over the whole table of
    docs/sparse.md. */
+#include "base/random.h"
 #include "coll/sparse/algorithms/algorithms.h"
 #include "support/sim.h"
 #include "support/sparse.h"
@@ -372,34 +373,29 @@ TEST(test_choice_depends_on_more_than_costs)
     }
 }
 
-/* If the caller gives no link, the time of selections counts, too. A dense step
-   has no selection. */
-TEST(test_machine_counts_its_processors)
+/* A change of what the choice counts changes the number. */
+TEST(test_choices_of_machines)
 {
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
-    baton_sparse_cost_t cost;
-    options.count = 1000000;
-    options.density = 0.2;
-    support_ok(baton_sparse_cost(&options, 4, &cost));
-    assert_int_equal(cost.algorithm, BATON_SPARSE_DENSE);
-    options.link = (baton_link_cost_t){4, 0.1};
-    support_ok(baton_sparse_cost(&options, 4, &cost));
-    assert_int_equal(cost.algorithm, BATON_SPARSE_SPARDL);
-}
-
-/* Between many hosts a dense step of few bytes takes longer than its bytes need
-   on the port of a host. */
-TEST(test_choice_counts_dense_messages_between_hosts)
-{
-    const baton__sparse_place_t place = {
-        .ranks = 64, .hosts = 32, .measured = true};
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS, resolved;
-    options.count = 1000;
-    options.density = 0.002;
-    assert_int_equal(baton__sparse_resolve(&options, 64, 32, &resolved).status,
-                     BATON_OK);
-    baton__sparse_take_choice(&resolved, &place);
-    assert_int_equal(resolved.algorithm, BATON_SPARSE_TOPKA);
+    static const int hosts_of[] = {1, 2, 16}, processors[] = {0, 1, 4};
+    uint64_t hash = 0;
+    for (int i = 0; i < 6 * 3 * 3 * 3 * 5; i++) {
+        const int ranks = 2 << i % 6, hosts = hosts_of[i / 6 % 3];
+        const baton__sparse_place_t place = {
+            .ranks = ranks,
+            .hosts = hosts < ranks ? hosts : ranks,
+            .processors = processors[i / 18 % 3],
+            .measured = true};
+        baton_sparse_options_t options = BATON_SPARSE_OPTIONS, resolved;
+        options.teams = BATON_SPARSE_TEAMS_AUTO;
+        options.count = (size_t)2000 << i / 54 % 3 * 7;
+        options.density = ldexp(0.3, -2 * (i / 162));
+        options.link = (baton_link_cost_t){2, 0.3};
+        (void)baton__sparse_resolve(&options, ranks, place.hosts, &resolved);
+        baton__sparse_take_choice(&resolved, &place);
+        hash = baton__mix(hash + (uint64_t)resolved.algorithm +
+                          16 * (uint64_t)resolved.teams);
+    }
+    assert_int_equal(hash, UINT64_C(0xcd636a877ae75634));
 }
 
 TEST(test_bad_cases_are_refused)

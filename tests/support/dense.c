@@ -193,7 +193,7 @@ size_t dense_source_count(const dense_case_t *c, int rank)
     return has ? elements(c, shape->source, rank) : 0;
 }
 
-static size_t target_count(const dense_case_t *c, int rank)
+size_t dense_target_count(const dense_case_t *c, int rank)
 {
     const shape_t *shape = shape_of(c->builder);
     bool has = rank == c->root || !shape->to_root;
@@ -203,7 +203,7 @@ static size_t target_count(const dense_case_t *c, int rank)
 size_t dense_room(const dense_case_t *c, int rank)
 {
     size_t source = dense_source_count(c, rank);
-    size_t target = target_count(c, rank);
+    size_t target = dense_target_count(c, rank);
     return source > target ? source : target;
 }
 
@@ -272,7 +272,8 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
     switch (kind_of(c->builder)) {
 #define CALL(member, type, ...)                                                \
     c->builder->algorithm.build.member(                                        \
-        schedule, &(const type){.size = sizeof(type), __VA_ARGS__});           \
+        schedule,                                                              \
+        c->no_args ? NULL : &(const type){.size = sizeof(type), __VA_ARGS__}); \
     break
 #define DATA    .source = source, .target = target
 #define CHUNKED .chunk_bytes = c->chunk_bytes, .algorithm = c->algorithm
@@ -310,6 +311,13 @@ static void call(const dense_case_t *c, baton_schedule_t *schedule,
     }
 }
 
+static baton_view_t plus(baton_view_t view, baton_view_t wrong)
+{
+    view.buffer.index += wrong.buffer.index;
+    return baton_view(view.buffer, view.offset + wrong.offset,
+                      view.bytes + wrong.bytes);
+}
+
 void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
                  void *source, void *target)
 {
@@ -317,7 +325,7 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
     place_t place = place_of(c, rank);
     size_t bytes = dense_room(c, rank) * c->element;
     size_t source_bytes = dense_source_count(c, rank) * c->element;
-    size_t target_bytes = target_count(c, rank) * c->element;
+    size_t target_bytes = dense_target_count(c, rank) * c->element;
     baton_buffer_t from, to;
     if (place.in_place) {
         from = to =
@@ -340,8 +348,10 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
         second[i] = unit * (exchanges ? exchanged(c, i, rank) : 0);
     }
     call(c, schedule,
-         baton_view(from, place.source_at * c->element, source_bytes),
-         baton_view(to, place.target_at * c->element, target_bytes),
+         plus(baton_view(from, place.source_at * c->element, source_bytes),
+              c->wrong[0]),
+         plus(baton_view(to, place.target_at * c->element, target_bytes),
+              c->wrong[1]),
          c->varied ? first : NULL, c->varied ? second : NULL);
     free(first);
     free(second);
@@ -351,7 +361,7 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
 
 void dense_pieces(const dense_case_t *c, int rank, dense_piece_fn fn, void *arg)
 {
-    size_t count = target_count(c, rank);
+    size_t count = dense_target_count(c, rank);
     switch (kind_of(c->builder)) {
     case BATON_COLLECTIVE_BROADCAST:
         fn(arg, c->root, c->root, 0, count, 0);

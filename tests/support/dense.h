@@ -34,11 +34,16 @@ typedef struct dense_case {
        use. NULL: the builder chooses. */
     const char *algorithm;
     void *arg;
+    /* What is wrong about the source and the target: it is added to the fields
+       of the views. */
+    baton_view_t wrong[2];
+    bool no_args; /* the builder gets NULL */
 } dense_case_t;
 
-/* Returns the number of elements of a rank's source. Returns 0 if it has no
-   source. */
+/* Return the number of elements of a rank's source or target. Return 0 if it
+   has none. */
 size_t dense_source_count(const dense_case_t *c, int rank);
+size_t dense_target_count(const dense_case_t *c, int rank);
 
 /* Returns the number of elements for which a rank's source must have memory.
    Its target must have memory for as many. */

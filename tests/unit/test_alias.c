@@ -168,9 +168,14 @@ ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
     baton_view_t from = half(b.other);
     baton_view_t left = half(b.memory);
     baton_view_t right = half(b.memory + 4);
+    baton_view_t none = support_view(b.s, NULL, 0);
     baton_before(b.s, baton_add_copy(b.s, left, from),
                  baton_add_copy(b.s, right, from));
+    (void)baton_add_copy(b.s, none, none);
     support_ok(baton_schedule_commit(b.s));
+    /* A buffer of no bytes shares none. */
+    support_ok(baton_buffer_rebind(b.s, none.buffer, b.memory + 1));
+    support_run(b.s);
     support_ok(baton_buffer_rebind(b.s, right.buffer, b.memory + 1));
     for (int again = 0; again < 2; again++) {
         support_fails(baton_schedule_start(b.s), BATON_ERR_INVALID,

@@ -33,9 +33,10 @@ TEST(test_hazard_is_named)
 /* ---- order ------------------------------------------------------------- */
 
 /* Adds nodes that follow one another after `last`. Returns the last one. */
-static baton_node_t add_long_chain(baton_schedule_t *s, baton_node_t last)
+static baton_node_t add_chain(baton_schedule_t *s, baton_node_t last,
+                              uint64_t nodes)
 {
-    for (int i = 0; i < 200; i++) {
+    for (uint64_t i = 0; i < nodes; i++) {
         baton_node_t next = baton_add_nop(s);
         baton_before(s, last, next);
         last = next;
@@ -48,7 +49,7 @@ static baton_node_t add_long_chain(baton_schedule_t *s, baton_node_t last)
 TEST(test_hazard_of_any_behind_a_long_chain)
 {
     baton_schedule_t *s = refusal_begin();
-    baton_node_t last = add_long_chain(s, writes(s, 0, 8));
+    baton_node_t last = add_chain(s, writes(s, 0, 8), 200);
     baton_node_t any = baton_add_nop(s);
     baton_set_need(s, any, BATON_NEED_ANY);
     baton_before(s, last, any);
@@ -63,14 +64,21 @@ TEST(test_hazard_beside_a_long_chain)
 {
     baton_schedule_t *s = refusal_begin();
     (void)writes(s, 0, 8);
-    baton_node_t last = add_long_chain(s, baton_add_nop(s));
+    baton_node_t last = add_chain(s, baton_add_nop(s), 200);
     baton_before(s, last, baton_add_recv(s, 1, refusal_part(0, 8)));
     refused(s, BATON_ERR_HAZARD, "copy#0");
 }
 
 /* ---- random graphs -------------------------------------------------- */
 
-enum { NODES = 8, BUFFERS = 2, GRAPHS = SUPPORT_REPEAT(6000) };
+/* Every LONG-th graph has up to NODES nodes, each before a long chain. */
+enum {
+    FEW = 8,
+    NODES = 14,
+    LONG = 50,
+    BUFFERS = 2,
+    GRAPHS = SUPPORT_REPEAT(6000)
+};
 
 typedef struct range {
     uint32_t buffer;
@@ -81,6 +89,7 @@ typedef struct range {
 typedef struct graph {
     uint32_t count;
     bool edge[NODES][NODES];
+    baton_node_t last[NODES]; /* the end of a node's chain; or the node */
     uint32_t need[NODES];
     range_t ranges[NODES][3];
     int range_count[NODES];
@@ -180,7 +189,7 @@ static void draw_node(graph_t *graph, baton_schedule_t *s,
     }
 }
 
-static void draw_edges(graph_t *graph, baton_schedule_t *s,
+static void draw_edges(graph_t *graph, baton_schedule_t *s, bool is_long,
                        support_random_t *random)
 {
     uint32_t rank[NODES]; /* edges lead to a higher rank, not to a higher id */
@@ -190,6 +199,9 @@ static void draw_edges(graph_t *graph, baton_schedule_t *s,
         rank[i] = i;
         rank[i] = rank[at];
         rank[at] = i;
+        graph->last[i] =
+            add_chain(s, (baton_node_t){i},
+                      is_long ? 60 + support_random_below(random, 40) : 0);
     }
     for (uint32_t i = 0; i < graph->count; i++) {
         for (uint32_t j = i + 1; j < graph->count; j++) {
@@ -197,7 +209,7 @@ static void draw_edges(graph_t *graph, baton_schedule_t *s,
             uint32_t to = rank[j];
             for (int twice = 0; twice < 2; twice++) {
                 if (support_random_below(random, 8) < density) {
-                    baton_before(s, (baton_node_t){from}, (baton_node_t){to});
+                    baton_before(s, graph->last[from], (baton_node_t){to});
                     graph->edge[from][to] = true;
                 }
             }
@@ -247,11 +259,13 @@ TEST(test_hazard_found_as_by_brute_force)
         graph_t graph = {.count = 0};
         baton_schedule_t *s = refusal_begin();
         (void)baton_buffer_scratch(s, REFUSAL_BYTES);
-        uint64_t nodes = 2 + support_random_below(&random, NODES - 1);
+        bool is_long = i % LONG == 0;
+        uint64_t most = is_long ? NODES : FEW;
+        uint64_t nodes = 2 + support_random_below(&random, most - 1);
         while (graph.count < nodes) {
             draw_node(&graph, s, &random);
         }
-        draw_edges(&graph, s, &random);
+        draw_edges(&graph, s, is_long, &random);
         bool hazard = any_hazard(&graph);
         support_expect(baton_schedule_commit(s),
                        hazard ? BATON_ERR_HAZARD : BATON_OK);

@@ -5,6 +5,7 @@
 #include "support/stuck.h"
 #include "support/trial.h"
 #include <baton/coll.h>
+#include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/sparse.h>
 
@@ -264,5 +265,91 @@ TEST(test_memory_of_a_sparse)
             .momentum = each[i].in_place ? 0 : 0.5,
         };
         try_each(create_sparse);
+    }
+}
+
+/* The gradient of a step in parts. A contribution that fails may be repeated.
+ */
+static void step_sparse(void)
+{
+    support_cluster_t *one = support_cluster_manual(1);
+    baton_sparse_result_t result;
+    baton_sparse_t *s = NULL;
+    support_ok(baton_sparse_create(one->groups[0], &sparse_options, -1, &s));
+    TRY(baton_sparse_contribute(s, 0, COUNT, vectors[0]));
+    support_ok(baton_sparse_start(s, NULL));
+    support_ok(baton_sparse_wait(s, SUPPORT_WAIT_MS, &result));
+    support_ok(baton_sparse_destroy(s));
+    support_cluster_close(one);
+}
+
+TEST(test_memory_of_a_sparse_step)
+{
+    for (int i = 0; i < 3; i++) {
+        sparse_options = (baton_sparse_options_t)BATON_SPARSE_OPTIONS;
+        sparse_options.count = COUNT;
+        sparse_options.k = 10;
+        sparse_options.algorithm =
+            i == 1 ? BATON_SPARSE_DENSE : BATON_SPARSE_TOPKA;
+        sparse_options.partial = i == 2;
+        try_each(step_sparse);
+    }
+}
+
+/* ---- partial all-reduces, and calls that do all -------------------------- */
+
+static baton_partial_options_t partial_options;
+
+/* The other ranks never create theirs. */
+static void create_partial(void)
+{
+    bool alone = partial_options.on_loss == BATON_ON_LOSS_CONTINUE;
+    support_cluster_t *ranks = support_cluster_manual(alone ? 1 : TEAMS);
+    baton_partial_t *partial = NULL;
+    TRY(baton_partial_create(ranks->groups[0], &partial_options, &partial));
+    support_ok(baton_partial_destroy(partial));
+    support_cluster_close(ranks);
+}
+
+TEST(test_memory_of_a_partial)
+{
+    static const size_t counts[] = {COUNT / 2, COUNT / 2};
+    partial_options = (baton_partial_options_t)BATON_PARTIAL_OPTIONS;
+    partial_options.dtype = BATON_F32;
+    partial_options.count = COUNT;
+    partial_options.mode = BATON_QUORUM;
+    partial_options.mode_ranks = 2;
+    partial_options.tensors = 2;
+    partial_options.counts = counts;
+    try_each(create_partial);
+    partial_options.mode_ranks = 1;
+    partial_options.on_loss = BATON_ON_LOSS_CONTINUE;
+    try_each(create_partial);
+}
+
+static bool keeps; /* the call keeps its schedule */
+
+static void call_now(void)
+{
+    int32_t x = 1, y = 0;
+    const size_t one = 1;
+    const baton_operands_t on = {.source = &x,
+                                 .target = &y,
+                                 .counts = &one,
+                                 .target_counts = &one,
+                                 .dtype = BATON_I32};
+    support_cluster_t *ranks = support_cluster_manual(1);
+    baton_group_t *group = ranks->groups[0];
+    TRY(keeps ? baton_allreduce_now(group, NULL, &x, 1, BATON_I32, BATON_SUM)
+              : baton_now(group, baton_alltoallv_create, &on));
+    assert_int_equal(keeps ? x : y, 1);
+    support_cluster_close(ranks);
+}
+
+TEST(test_memory_of_a_call)
+{
+    for (int i = 0; i < 2; i++) {
+        keeps = i == 0;
+        try_each(call_now);
     }
 }

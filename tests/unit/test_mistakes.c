@@ -2,7 +2,8 @@
    names the cause, the argument and the remedy, and none in a hang. After each
    row of the table comes the code that makes the mistake; often only the last
    rank makes it. Other tests have the mistakes that one rank can make by
-   itself: test_dense, test_schedule, test_sparse and test_partial those in
+   itself: test_dense (which also tests that each builder states what ranks
+   compare), test_schedule, test_sparse and test_partial those in
    arguments, test_tuning those in names, test_wrong_use calls with NULL or in
    the wrong order, and mpi_errors those with MPI. test_timeouts tests ranks
    that are missing. */
@@ -249,12 +250,6 @@ IN_CREATED(gathered_dtype_differs, allgatherv,
            .counts = (const size_t[]){1, 3},
            .dtype = me->odd ? BATON_I32 : BATON_F32)
 
-IN_SUM(dtype_differs, 2, MISMATCH, ("rank 1 has i32", "rank 0 has f32"),
-       in->dtype = me->odd ? BATON_I32 : BATON_F32)
-
-IN_SUM(op_differs, 4, MISMATCH, ("rank 3 has op max", "has op sum"),
-       in->op = me->odd ? BATON_MAX : BATON_SUM)
-
 IN_SUM(algorithm_differs, 2, MISMATCH,
        ("by ring", "by recursive_doubling", "BATON_CALIBRATION"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
@@ -269,43 +264,6 @@ MISTAKE(op_of_the_named_differs, 2, MISMATCH, "rank 1 has op max", "has op sum")
     args.op = me->odd ? BATON_MAX : BATON_SUM;
     args.algorithm = "ring";
     (me->odd ? baton_add_allreduce_ring : baton_add_allreduce)(in, &args);
-    run(me, SUPPORT_WAIT_MS);
-}
-
-static baton_hosts_t of_two = {.size = sizeof of_two, .host_ranks = 2};
-static baton_hosts_t of_three = {.size = sizeof of_three, .host_ranks = 3};
-IN_SUM(hosts_differ, 4, MISMATCH, ("rank 3 has host[2] 0", "host[2] 1"),
-       in->algorithm = "hierarchical";
-       in->arg = me->odd ? &of_three : &of_two)
-
-IN_SUM(chunk_differs, 2, MISMATCH,
-       ("rank 1 has chunk_bytes 4", "chunk_bytes 8"),
-       in->algorithm = "linear_pipeline";
-       in->chunk_bytes = me->odd ? 4 : 8)
-
-MISTAKE(data_differ, 3, MISMATCH, "data of 32 bytes", "data of 28 bytes")
-{
-    broadcast(me, 0, BYTES - 4u * me->odd);
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(root_differs, 4, MISMATCH, "rank 3 has root 1", "root 0")
-{
-    broadcast(me, me->odd, BYTES);
-    run(me, SUPPORT_WAIT_MS);
-}
-
-MISTAKE(counts_differ, 2, MISMATCH, "rank 1 has counts[0] 3", "counts[0] 4")
-{
-    baton_schedule_t *in = create(me, "grad");
-    const size_t counts[] = {me->odd ? 3 : 4, me->odd ? 5 : 4};
-    baton_reduce_scatter_args_t args = BATON_REDUCE_SCATTER_ARGS;
-    args.source = vector(me, BYTES);
-    args.target = support_scratch(in, counts[me->rank] * 4);
-    args.counts = counts;
-    args.dtype = BATON_F32;
-    args.op = BATON_SUM;
-    baton_add_reduce_scatter(in, &args);
     run(me, SUPPORT_WAIT_MS);
 }
 

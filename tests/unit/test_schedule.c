@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 /* Expects that commit fails after adder(schedule, arguments ...) in a new
-   schedule. */
+   schedule, and that node 0 is not there if it is wrong. */
 #define REFUSED(text, adder, ...)                                              \
     do {                                                                       \
         baton_schedule_t *s_ = refusal_begin();                                \
         (void)adder(s_, __VA_ARGS__);                                          \
+        assert_true(baton_enclose_begin(s_).node == 0 ||                       \
+                    strstr(text, "#0: ") == NULL);                             \
         refused(s_, BATON_ERR_INVALID, text);                                  \
     } while (0)
 
@@ -91,6 +93,15 @@ TEST(test_schedule_refuses_wrong_arguments)
     REFUSED("call#0: it has no function", baton_add_call, NULL, NULL);
     REFUSED("async#0: it has no start", baton_add_async, &nothing, NULL);
     REFUSED("async#0: it has no functions", baton_add_async, NULL, NULL);
+    REFUSED("there is no buffer 1; the schedule has 1", baton_buffer_set_memory,
+            (baton_buffer_t){1}, BATON_MEMORY_HOST);
+    REFUSED("memory is 9, must be", baton_buffer_set_memory,
+            (baton_buffer_t){0}, (baton_memory_t)9);
+    for (uint32_t i = 0; i < 2; i++) {
+        REFUSED("belongs to another schedule", baton_enclose_end,
+                (baton_enclosure_t){3 * i, 1 - i}, baton_add_nop(s_),
+                baton_add_nop(s_));
+    }
 }
 
 TEST(test_schedule_refuses_unknown_nodes)

@@ -245,6 +245,10 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
     CALL(START, baton_sparse_start(sparse, vector))                            \
     CALL(FLUSH, baton_sparse_flush(sparse))                                    \
     CALL(RESIDUAL, baton_sparse_residual(sparse, vector))                      \
+    CALL(VELOCITY, baton_sparse_velocity(sparse, vector))                      \
+    CALL(SET_RESIDUAL, baton_sparse_set_residual(sparse, vector, NULL))        \
+    CALL(CONTRIBUTE, baton_sparse_contribute(sparse, 0, 1, vector))            \
+    CALL(DISCARD, baton_sparse_discard(sparse))                                \
     CALL(SET_K, baton_sparse_set_k(sparse, 3))                                 \
     CALL(SET_DENSITY, baton_sparse_set_density(sparse, 0.1))                   \
     CALL(SAVE, baton_sparse_save(sparse, "/tmp/never"))                        \
@@ -325,6 +329,9 @@ TEST(test_wrong_arguments_are_refused)
                   "no step that was started has completed");
     support_expect(make(DENSE, sparse), BATON_ERR_STATE);
     support_expect(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID);
+    support_fails(baton_sparse_residual(sparse, NULL), BATON_ERR_INVALID,
+                  "vector is NULL");
+    support_fails(make(VELOCITY, sparse), BATON_ERR_STATE, "momentum is 0");
     assert_null(baton_sparse_accumulator(sparse));
     support_says("create it with options.in_place");
     support_fails(baton_sparse_set_k(sparse, 13), BATON_ERR_INVALID,

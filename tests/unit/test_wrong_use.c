@@ -357,41 +357,15 @@ static void forget_message(void)
     support_expect(baton_group_recover(NULL, 0), BATON_ERR_INVALID);
 }
 
-/* Calls a builder with arguments that are all zero except for their size, or
-   with NULL. */
-static void call(const dense_builder_t *builder, baton_schedule_t *s,
-                 bool given)
-{
-    const baton_builder_t *build = &builder->algorithm.build;
-#define CALL(id, member, type)                                                 \
-    case BATON_COLLECTIVE_##id:                                                \
-        build->member(s, given ? &(const type){.size = sizeof(type)} : NULL);  \
-        break;
-    switch (builder->algorithm.collective) {
-        CALL(BROADCAST, broadcast, baton_broadcast_args_t)
-        CALL(REDUCE, reduce, baton_reduce_args_t)
-        CALL(ALLREDUCE, allreduce, baton_allreduce_args_t)
-        CALL(REDUCE_SCATTER, reduce_scatter, baton_reduce_scatter_args_t)
-        CALL(ALLGATHER, allgather, baton_allgather_args_t)
-        CALL(SCATTER, rooted, baton_rooted_args_t)
-        CALL(GATHER, rooted, baton_rooted_args_t)
-        CALL(ALLTOALL, alltoall, baton_alltoall_args_t)
-        CALL(SCAN, scan, baton_scan_args_t)
-        CALL(EXSCAN, scan, baton_scan_args_t)
-    case BATON_COLLECTIVE_BARRIER:
-    case BATON_COLLECTIVE_COUNT:
-        fail();
-    }
-#undef CALL
-}
-
 static void expect_refusals(const dense_builder_t *builder)
 {
+    const dense_case_t none = {.builder = builder, .size = 2, .no_args = true};
+    const dense_case_t empty = {.builder = builder, .size = 2};
     forget_message();
-    call(builder, NULL, true);
+    dense_build(&empty, NULL, NULL, NULL);
     support_says(": schedule is NULL");
     baton_schedule_t *s = support_schedule(ranks->groups[0], "none");
-    call(builder, s, false);
+    dense_build(&none, s, NULL, NULL);
     refuses(baton_schedule_commit(s), ": args is NULL");
     support_ok(baton_schedule_destroy(s));
 }
@@ -424,6 +398,7 @@ TEST(test_tuning_refuses_nothing)
     REFUSES("out", baton_dtype_find, "f32", NULL);
     refuses(baton_costs_get(NULL), "out: NULL");
     refuses(baton_choose(NULL, &choice), "case: NULL");
+    REFUSES("out", baton_choose, &(baton_choice_case_t)BATON_CHOICE_CASE, NULL);
     assert_true(baton_algorithm_get(0, &algorithm));
     assert_true(baton_algorithm_cost_us(&algorithm, NULL) == 0);
     assert_true(baton_algorithm_host_us(&algorithm, NULL) == 0);
@@ -485,32 +460,73 @@ TEST(test_partials_refuse_nothing)
     support_ok(baton_partial_create(ranks->groups[0], &options, &p));
     refuses(baton_partial_contribute(p, NULL), "data is NULL");
     REFUSES("out", baton_partial_wait, p, 0, NULL);
+    REFUSES("done_out", baton_partial_test, p, NULL);
+    REFUSES("targets", baton_partial_wait_into, p, 0, NULL, &seen);
+    refuses(baton_partial_pending(p, memory, NULL), "any_out is NULL");
     support_ok(baton_partial_destroy(p));
 }
 
-/* One function of each kind: selection, accumulation, and entries. */
+/* Every function, without each of its pointers. */
 TEST(test_selections_refuse_nothing)
 {
+    const baton_dtype_t f32 = BATON_F32;
     static const float values[2] = {1, 2};
-    const baton_selection_t two = {
-        .dtype = BATON_F32, .values = values, .count = 2};
+    const baton_selection_t two = {.dtype = f32, .values = values, .count = 2};
     float sum[2] = {0};
-    baton_accumulation_t of = {.dtype = BATON_F32, .count = 2};
-    uint32_t indices[2];
-    uint64_t scratch[64];
-    GIVES(0, "from", baton_select_topk, NULL, 1, indices, scratch, NULL);
-    GIVES(0, "scratch", baton_select_topk, &two, 1, indices, NULL, NULL);
+    baton_accumulation_t of = {.dtype = f32, .count = 2};
+    uint32_t at[2];
+    uint64_t room[64], list[2] = {0};
+    size_t n;
+    baton_candidates_t found = {.entries = list, .capacity = 1, .low = 1};
+    baton_candidates_t none = {.capacity = 1};
+    baton_entries_t one = {list, 1}, empty = {NULL, 1};
+    GIVES(0, "from", baton_select_topk, NULL, 1, at, room, NULL);
+    GIVES(0, "from", baton_select_trimmed, NULL, 1, at, room);
+    GIVES(0, "from", baton_select_search, NULL, 1, at, room);
+    GIVES(0, "indices", baton_select_topk, &two, 1, NULL, room, NULL);
+    GIVES(0, "scratch", baton_select_topk, &two, 1, at, NULL, NULL);
+    GIVES(0, "from", baton_select_at_least, NULL, 1, at, 2);
     GIVES(0, "indices", baton_select_at_least, &two, 1, NULL, 2);
-    GIVES(0, "of->sum", baton_accumulate_at_least, &of, 1, indices, 2);
+    GIVES(0, "from", baton_select_count, NULL, 1);
+    GIVES(0, "of->sum", baton_accumulate_topk, &of, 1, at, room, NULL);
+    GIVES(0, "of->sum", baton_accumulate_at_least, &of, 1, at, 2);
+    IGNORES("of->sum", baton_candidates_find, &of, 1, &found, room);
     of.sum = sum;
-    of.left = of.right = values;
+    of.left = of.right = of.velocity = values;
+    GIVES(0, "of->new_velocity", baton_accumulate_at_least, &of, 1, at, 2);
+    of.velocity = NULL;
+    GIVES(0, "indices", baton_accumulate_topk, &of, 1, NULL, room, NULL);
+    GIVES(0, "indices", baton_accumulate_at_least, &of, 1, NULL, 2);
+    IGNORES("candidates", baton_candidates_find, &of, 1, NULL, room);
+    IGNORES("candidates->entries", baton_candidates_find, &of, 1, &none, room);
+    IGNORES("scratch", baton_candidates_find, &of, 1, &found, NULL);
     /* No magnitude is as large. */
-    assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, indices, 2), 0);
+    assert_int_equal(baton_accumulate_at_least(&of, UINT64_MAX, at, 2), 0);
     assert_true(sum[0] == 2 && sum[1] == 4);
-    IGNORES("entries", baton_entries_put, BATON_F32, NULL, 1, sum);
-    IGNORES("entries", baton_entries_split, BATON_F32, NULL, 1, indices, NULL);
-    GIVES(0, "lists", baton_entries_sum, BATON_F32, NULL, 1, indices);
-    GIVES(0, "entries", baton_entry_index, BATON_F32, NULL, 0);
+    IGNORES("entries", baton_entries_gather, f32, NULL, at, 1, sum);
+    IGNORES("indices", baton_entries_gather, f32, list, NULL, 1, sum);
+    IGNORES("entries", baton_entries_split, f32, NULL, 1, at, NULL);
+    GIVES(0, "entries", baton_entry_index, f32, NULL, 0);
+    GIVES(0, "lists", baton_entries_sum, f32, NULL, 1, at);
+    GIVES(0, "lists->data", baton_entries_sum, f32, &empty, 1, at);
+    GIVES(0, "out", baton_entries_sum, f32, &one, 1, NULL);
+    GIVES(0, "dense", baton_entries_sum_onto, f32, NULL, &one, 1, at);
+    GIVES(0, "entries", baton_entries_common, f32, NULL, 1, at, 1, true, room);
+    GIVES(0, "indices", baton_entries_common, f32, list, 1, NULL, 1, 0, room);
+    GIVES(0, "out", baton_entries_common, f32, list, 1, at, 1, true, NULL);
+#define LARGEST(what, ...)                                                     \
+    GIVES(0, what, baton_entries_largest, f32, __VA_ARGS__)
+    LARGEST("candidates", list, 1, 1, NULL, at, room);
+    LARGEST("entries", NULL, 1, 1, &found, at, room);
+    LARGEST("out", list, 1, 1, &found, NULL, room);
+    LARGEST("scratch", list, 1, 1, &found, at, NULL);
+    GIVES(0, "entries", baton_entries_topk, f32, NULL, 1, 1, NULL, &n, room);
+    GIVES(0, "dropped_out", baton_entries_topk, f32, list, 1, 1, NULL, NULL,
+          at);
+    GIVES(0, "scratch", baton_entries_topk, f32, list, 1, 1, NULL, &n, NULL);
+    IGNORES("values", baton_elements_scale, f32, NULL, 1, 2);
+    assert_true(baton_elements_measure(f32, NULL, 1).sum == 0);
+    says_null("baton_elements_measure", "values");
     assert_true(sum[0] == 2 && sum[1] == 4);
 }
 

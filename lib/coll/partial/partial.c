@@ -404,8 +404,10 @@ baton_status_t baton_partial_create(baton_group_t *group,
     partial->options.name = name;
     status = partial_create(partial, group);
     if (status != BATON_OK) {
+        baton__wrong_t wrong = {0};
+        baton__wrong_keep(&wrong, status);
         (void)!baton_partial_destroy(partial);
-        return status;
+        return baton__error_forward(status, wrong.text);
     }
     *out = partial;
     return BATON_OK;

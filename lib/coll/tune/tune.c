@@ -143,9 +143,7 @@ static baton_status_t tune_run(tuning_t *tuning, baton_schedule_t *schedule,
     }
     if (status == BATON_ERR_TIMEOUT) {
         (void)snprintf(why, sizeof why, "%s", baton_error_message());
-        tuning->moving |=
-            baton_schedule_cancel(schedule) == BATON_OK &&
-            baton__wait_out(schedule, timeout_ms) == BATON_ERR_TIMEOUT;
+        (void)!baton_schedule_cancel(schedule);
         status = baton__error(BATON_ERR_TIMEOUT,
                               "tune: some ranks have not called "
                               "baton_group_tune within %d ms: %.600s",
