@@ -44,9 +44,11 @@ WATCH(Unpack,
 /* While this is true, MPI_Pack fails, since it is told that the buffer has no
    room. */
 static bool no_room;
+static int packs; /* calls of MPI_Pack */
 int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
               int *at, MPI_Comm c)
 {
+    packs++;
     return NEXT(PMPI_Pack)(from, n, t, to, no_room ? 0 : bytes, at, c);
 }
 
@@ -68,6 +70,24 @@ int baton_schedule_destroy(void *schedule)
 {
     left_over--; /* this is also called for other collectives */
     return NEXT(baton_schedule_destroy)(schedule);
+}
+
+/* The number of groups of communicators that libbaton_mpi has. */
+static int groups;
+int baton_group_create_sub(void *of, const int *ranks, int count,
+                           const char *name, void **out);
+int baton_group_create_sub(void *of, const int *ranks, int count,
+                           const char *name, void **out)
+{
+    groups++;
+    return NEXT(baton_group_create_sub)(of, ranks, count, name, out);
+}
+
+int baton_group_destroy(void *group);
+int baton_group_destroy(void *group)
+{
+    groups--; /* this is also called for the group of all ranks */
+    return NEXT(baton_group_destroy)(group);
 }
 
 static int rank, size;
@@ -537,6 +557,7 @@ static void test_outstanding(void)
     static int sources[MANY], sums[MANY], received[MANY];
     static MPI_Request requests[2 * MANY];
     int right = (rank + 1) % size;
+    int before = packs;
     for (int way = 0; way < 4; way++) {
         for (int i = 0; i < MANY; i++) {
             sources[i] = rank + i + way;
@@ -594,6 +615,7 @@ static void test_outstanding(void)
         await(&requests[0]);
         expect_equal("many shapes");
     }
+    EXPECT(packs == before, "%d vectors are packed", packs - before);
     EXPECT(size == 1 || made >= 600, "%d schedules of long vectors made", made);
 }
 
@@ -1004,7 +1026,14 @@ int main(int argc, char **argv)
             tests[t].run();
         }
     }
+    /* Groups of communicators that were freed are destroyed when their last
+       operation has ended. There remain that of MPI_COMM_WORLD and that of
+       test_mismatch, where MPI frees a request by itself. */
+    for (int found = 0; groups > 2; settle(MPI_COMM_SELF, 1)) {
+        MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+    }
     int code = MPI_Finalize();
+    EXPECT(size == 1 || groups == -1, "%d groups are left", groups + 1);
     EXPECT(left_over <= 0, "%d schedules are left", left_over);
     EXPECT(level == MPI_THREAD_MULTIPLE || strays == 0,
            "%d calls of MPI by other threads", strays);
