@@ -336,7 +336,20 @@ static unsigned part(int count, unsigned cut, unsigned ended,
         int r = turn % count;
         (void)baton_engine_step(ranks[r].engine);
         if (((on | ended) >> r & 1) == 0) {
-            support_fails(go_on(&ranks[r]), BATON_ERR_TRANSPORT, "partition");
+            const unsigned others = (cut >> r & 1 ? ~cut : cut) & all & ~ended;
+            const int lowest = __builtin_ctz(others);
+            char says[160];
+            /* The reason is known of the rank that is lost first. */
+            (void)snprintf(says, sizeof says,
+                           "partition: %d rank%s, the lowest of which is rank "
+                           "%d%s, can't be reached",
+                           __builtin_popcount(others),
+                           (others & (others - 1)) == 0 ? "" : "s", lowest,
+                           __builtin_ctz(others | ended) == lowest
+                               ? " (it has destroyed its group)"
+                               : "");
+            support_fails(go_on(&ranks[r]), BATON_ERR_TRANSPORT,
+                          options != NULL ? "partition" : says);
         } else if ((on >> r & 1) != 0) {
             unsigned own = (cut >> r & 1) != 0 ? cut : ~cut;
             assert_int_equal(options != NULL
