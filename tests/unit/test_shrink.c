@@ -836,6 +836,9 @@ static void lose_and_commit_late(const char *name, bool recovers,
         (void)baton_engine_step(ranks[1 + turn % 2 * 2].engine);
     }
     support_fails(baton_schedule_wait(s[3], 0), BATON_ERR_TRANSPORT, says);
+    baton_failure_t failure;
+    support_ok(baton_schedule_failure(s[3], &failure));
+    assert_int_equal(failure.rank, recovers ? 3 : 0);
     for (int r = 0; r < 4; r++) {
         support_ok(baton_schedule_destroy(s[r]));
     }
