@@ -462,6 +462,23 @@ static void test_derived(void)
                "column %d, row %d", i % size, i / size);
     }
     MPI_Type_free(&column);
+    /* Elements in a row are sent from where they are, unless they have gaps. */
+    for (int gaps = 0; gaps < 2; gaps++) {
+        MPI_Datatype row, copy;
+        int before = packs;
+        fill(1);
+        MPI_Type_contiguous(4, gaps ? MPI_DOUBLE_INT : MPI_INT, &row);
+        MPI_Type_dup(row, &copy);
+        MPI_Type_commit(&copy);
+        MPI_Ibcast(out, 100, copy, 0, MPI_COMM_WORLD, &request);
+        await(&request);
+        EXPECT(packs - before == (gaps && rank == 0 && size > 1),
+               "packed %d times", packs - before);
+        PMPI_Bcast(expected, 100, copy, 0, MPI_COMM_WORLD);
+        expect_equal("elements in a row");
+        MPI_Type_free(&copy);
+        MPI_Type_free(&row);
+    }
 }
 
 static int copied; /* how often an attribute of a type was copied */
