@@ -770,8 +770,10 @@ SHRINK_TEST(test_shrink_fails_what_peers_still_start)
     support_ok(baton_schedule_start(s[0]));
     support_ok(baton_schedule_start(s[1]));
     learn(1, 2);
-    support_expect(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
-                   BATON_ERR_TIMEOUT);
+    support_fails(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
+                  BATON_ERR_TIMEOUT,
+                  "shrink on rank 1 of 3: rank 0 has not called "
+                  "baton_group_shrink within 0 ms");
     step(2, 8);
     support_fails(baton_schedule_wait(s[0], 0), BATON_ERR_TRANSPORT,
                   "\"idle\" was given up on rank 1; rank 2 is gone");
