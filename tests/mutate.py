@@ -329,6 +329,7 @@ class Test:
         self.built = next((word for word in self.command
                            if os.path.dirname(word) == str(build / "tests")), "")
         self.program = os.path.basename(self.built)
+        self.says = properties.get("PASS_REGULAR_EXPRESSION", [""])[0]
         kind = properties.get("LABELS", [""])[0]
         self.wanted = self.built and re.match("unit|sim|mpi", kind) and \
             not re.search(r"[.]np(?!3$)|kill|survivors", self.name)
@@ -336,9 +337,11 @@ class Test:
     def run(self, program, folder, patience, **environment):
         """Whether it passes, without taking longer than the patience allows."""
         fresh(folder / "tmp")
+        said = folder / "said"
         process = subprocess.Popen(
             [program if word == self.built else word for word in self.command],
-            cwd=folder, start_new_session=True, **QUIET,
+            cwd=folder, start_new_session=True, stdin=subprocess.DEVNULL,
+            stdout=said.open("w"), stderr=subprocess.STDOUT,
             env={**os.environ, **self.environment, "TMPDIR": folder / "tmp",
                  **environment})
         passed = False
@@ -354,7 +357,8 @@ class Test:
             except OSError:
                 pass
         process.wait()
-        return passed
+        return passed and re.search(self.says, said.read_text(errors="replace"),
+                                    re.S) is not None
 
     def measure(self, build, objects, longest):
         """Finds out how long it takes and which lines it runs; returns whether it

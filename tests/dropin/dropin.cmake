@@ -56,20 +56,27 @@ if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
 endif()
 
 # Checks the log.
-if(NOT BATON_SANITIZE AND NOT BATON_LINKED)
-    set(taken "\"allreduc\" in BATON_MPI_ONLY is not the name of a collective"
+if(NOT BATON_SANITIZE)
+    set(dropin_log_env BATON_MPI_FROMM=7 BATON_MPI_BLOCKING=2)
+    set(taken "baton_mpi: unknown variable BATON_MPI_FROMM has no effect. there are "
+        "BATON_MPI_FROM, _ONLY, _BLOCKING, _THREAD and _LOG\n"
+        "baton_mpi: \"allreduc\" in BATON_MPI_ONLY is not the name of a collective. "
+        "a valid list is allreduce,bcast,alltoallv\n"
+        "baton_mpi: BATON_MPI_BLOCKING is \"2\", must be a number from 0 to 1. 0 is used\n"
         ".*the first calls on the communicator.: 1 Ibarrier.*taken by Baton: 1 Iallreduce. "
         "left to MPI .MPI needs only one round of short messages.: 1 Ibcast. saved [0-9]+ us: 4 bytes, "
         "[0-9]+ us in flight, [0-9]+ us of them in MPI_Wait.*all is well")
     string(CONCAT taken ${taken})
+    set(driven "taken by Baton: 1 Iallreduce.*all is well")
     set(left "all calls [a-z]* left to MPI")
     set(request "${left}: the communicator and the functions of a request .*all is well")
     set(communicator "${left}: the context id of a communicator .*all is well")
     set(private "all is well.*${left}: .*MPI_Init in libmpi itself")
     set(spawned "some ranks belong to another MPI_COMM_WORLD.: 1 Ibcast, .*is well")
-    foreach(which taken request communicator private spawned)
+    set(driven_option --no-thread)
+    foreach(which taken driven request communicator private spawned)
         add_test(NAME dropin_log.${which} COMMAND ${baton_mpirun} --log
-            --only "allreduc, ALLREDUCE,bcast,barrier" --oversubscribe -np 2
+            ${${which}_option} --only "allreduc, ALLREDUCE,bcast,barrier" --oversubscribe -np 2
             $<TARGET_FILE:dropin_log> ${which})
         describe_test(dropin_log.${which} dropin_log mpi)
         set_tests_properties(dropin_log.${which} PROPERTIES

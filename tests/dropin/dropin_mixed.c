@@ -5,6 +5,7 @@
 #include "dropin.h"
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -44,9 +45,11 @@ WATCH(Unpack,
 /* While this is true, MPI_Pack fails, since it is told that the buffer has no
    room. */
 static bool no_room;
+static int packs; /* calls of MPI_Pack */
 int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
               int *at, MPI_Comm c)
 {
+    packs++;
     return NEXT(PMPI_Pack)(from, n, t, to, no_room ? 0 : bytes, at, c);
 }
 
@@ -68,6 +71,24 @@ int baton_schedule_destroy(void *schedule)
 {
     left_over--; /* this is also called for other collectives */
     return NEXT(baton_schedule_destroy)(schedule);
+}
+
+/* The number of groups of communicators that libbaton_mpi has. */
+static int groups;
+int baton_group_create_sub(void *of, const int *ranks, int count,
+                           const char *name, void **out);
+int baton_group_create_sub(void *of, const int *ranks, int count,
+                           const char *name, void **out)
+{
+    groups++;
+    return NEXT(baton_group_create_sub)(of, ranks, count, name, out);
+}
+
+int baton_group_destroy(void *group);
+int baton_group_destroy(void *group)
+{
+    groups--; /* this is also called for the group of all ranks */
+    return NEXT(baton_group_destroy)(group);
 }
 
 static int rank, size;
@@ -202,6 +223,14 @@ static void run_all_kinds(MPI_Comm comm)
     memset(send_at, 0, sizeof send_at);
     WAYS(comm, alltoallv, Alltoallv, from, sends, send_at, MPI_INT, to, recvs,
          recv_at, MPI_INT);
+    /* the first rank has no memory, and nothing to send or to receive */
+    const bool none = me == 0;
+    for (int r = 0; r < p; r++) {
+        sends[r] = none || r == 0 ? 0 : sends[r];
+        recvs[r] = none || r == 0 ? 0 : recvs[r];
+    }
+    WAYS(comm, alltoallv, Alltoallv, none ? NULL : from, sends, send_at,
+         MPI_INT, none ? NULL : to, recvs, recv_at, MPI_INT);
     MPI_Request request;
     MPI_Ibarrier(comm, &request);
     await(&request);
@@ -433,6 +462,23 @@ static void test_derived(void)
                "column %d, row %d", i % size, i / size);
     }
     MPI_Type_free(&column);
+    /* Elements in a row are sent from where they are, unless they have gaps. */
+    for (int gaps = 0; gaps < 2; gaps++) {
+        MPI_Datatype row, copy;
+        int before = packs;
+        fill(1);
+        MPI_Type_contiguous(4, gaps ? MPI_DOUBLE_INT : MPI_INT, &row);
+        MPI_Type_dup(row, &copy);
+        MPI_Type_commit(&copy);
+        MPI_Ibcast(out, 100, copy, 0, MPI_COMM_WORLD, &request);
+        await(&request);
+        EXPECT(packs - before == (gaps && rank == 0 && size > 1),
+               "packed %d times", packs - before);
+        PMPI_Bcast(expected, 100, copy, 0, MPI_COMM_WORLD);
+        expect_equal("elements in a row");
+        MPI_Type_free(&copy);
+        MPI_Type_free(&row);
+    }
 }
 
 static int copied; /* how often an attribute of a type was copied */
@@ -529,6 +575,35 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
+/* Calls with copies of vectors, types and arrays. What each of them allocates
+   is free in the end. (With a sanitizer mallinfo2 tells nothing.) */
+static void test_memory(void)
+{
+    enum { ROUNDS = 900, FIRST = 100 };
+    int counts[16], at[16], key;
+    size_t before = 0;
+    MPI_Request q;
+    if (size == 1) { /* Open MPI itself leaks here */
+        return;
+    }
+    MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct mallinfo2 now = mallinfo2();
+        before = round == FIRST ? now.uordblks : before;
+        MPI_Datatype type = lay_out(key, counts, at);
+        MPI_Ialltoallv(in, counts, at, type, out, counts, at, type,
+                       MPI_COMM_WORLD, &q);
+        await(&q);
+        PERSISTENT(Allgatherv)
+        (in, 5, type, out, counts, at, type, MPI_COMM_WORLD, MPI_INFO_NULL, &q);
+        MPI_Request_free(&q);
+        MPI_Type_free(&type);
+    }
+    size_t more = mallinfo2().uordblks - before;
+    EXPECT((ptrdiff_t)more < 20 * (ROUNDS - FIRST), "%zu bytes leak", more);
+    MPI_Type_free_keyval(&key);
+}
+
 /* Starts many collectives of one shape, and many of different shapes, at once.
    Waits for them in any order, among other requests. */
 static void test_outstanding(void)
@@ -537,6 +612,7 @@ static void test_outstanding(void)
     static int sources[MANY], sums[MANY], received[MANY];
     static MPI_Request requests[2 * MANY];
     int right = (rank + 1) % size;
+    int before = packs;
     for (int way = 0; way < 4; way++) {
         for (int i = 0; i < MANY; i++) {
             sources[i] = rank + i + way;
@@ -594,6 +670,7 @@ static void test_outstanding(void)
         await(&requests[0]);
         expect_equal("many shapes");
     }
+    EXPECT(packs == before, "%d vectors are packed", packs - before);
     EXPECT(size == 1 || made >= 600, "%d schedules of long vectors made", made);
 }
 
@@ -976,6 +1053,7 @@ int main(int argc, char **argv)
         {"functions", test_functions},
         {"derived", test_derived},
         {"freed", test_freed},
+        {"memory", test_memory},
         {"outstanding", test_outstanding},
         {"comms", test_comms},
         {"application", test_application},
@@ -1004,7 +1082,14 @@ int main(int argc, char **argv)
             tests[t].run();
         }
     }
+    /* Groups of communicators that were freed are destroyed when their last
+       operation has ended. There remain that of MPI_COMM_WORLD and that of
+       test_mismatch, where MPI frees a request by itself. */
+    for (int found = 0; groups > 2; settle(MPI_COMM_SELF, 1)) {
+        MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+    }
     int code = MPI_Finalize();
+    EXPECT(size == 1 || groups == -1, "%d groups are left", groups + 1);
     EXPECT(left_over <= 0, "%d schedules are left", left_over);
     EXPECT(level == MPI_THREAD_MULTIPLE || strays == 0,
            "%d calls of MPI by other threads", strays);

@@ -43,14 +43,15 @@ static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
     return same == bytes;
 }
 
+static support_trace_t trace;
+static size_t told; /* the number of its events when the sender is destroyed */
+
 /* At `at_us` the sender's schedule is destroyed, and its memory overwritten.
    The receiver starts at `recv_us`. */
 static void open_without_sender(twin_t *twin,
                                 const baton_sim_options_t *options,
                                 double at_us, double recv_us)
 {
-    /* The simulator must not use the memory of what was destroyed. */
-    static support_trace_t trace;
     open_twin(twin, options);
     trace.count = 0;
     baton_sim_trace(twin->sim, support_trace, &trace);
@@ -61,6 +62,7 @@ static void open_without_sender(twin_t *twin,
     baton_status_t status = baton_sim_run(twin->sim, at_us);
     assert_true(status == BATON_OK || status == BATON_ERR_TIMEOUT);
     support_ok(baton_schedule_destroy(twin->send));
+    told = trace.count;
     memset(twin->out, 0, sizeof twin->out);
     if (recv_us > at_us) {
         status = baton_sim_run(twin->sim, recv_us);
@@ -71,6 +73,10 @@ static void open_without_sender(twin_t *twin,
 
 static void close_receiver(const twin_t *twin)
 {
+    /* The simulator must not use the memory of what was destroyed. */
+    for (size_t i = told; i < trace.count; i++) {
+        assert_int_equal(trace.events[i].rank, 1);
+    }
     support_ok(baton_schedule_destroy(twin->recv));
     support_ok(baton_sim_destroy(twin->sim));
 }

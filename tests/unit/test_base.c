@@ -194,6 +194,26 @@ TEST_BETWEEN(test_config_warns_with_nearest_name, clean, NULL)
     assert_int_equal(baton__config_check(), BATON_OK);
     unsetenv(name);
     assert_int_equal(record.messages, 2);
+    /* Of several names that are as near the first is told. */
+    baton_variable_t each, first = {0};
+    for (size_t i = 0; baton_variable_get(i, &each); i++) {
+        size_t least = SIZE_MAX;
+        char says[300];
+        (void)snprintf(name, sizeof name, "%.7s", each.name);
+        for (size_t k = 0; baton_variable_get(k, &each); k++) {
+            size_t distance = baton__edit_distance(name, each.name);
+            first = distance < least ? each : first;
+            least = distance < least ? distance : least;
+        }
+        support_set_variable(name, "");
+        assert_int_equal(baton__config_check(), BATON_OK);
+        support_set_variable(name, NULL);
+        (void)snprintf(says, sizeof says,
+                       "unknown variable %s has no effect; the nearest name "
+                       "is %s",
+                       name, first.name);
+        assert_string_equal(record.text, says);
+    }
 }
 
 static void *load_in_thread(void *arg)
@@ -436,6 +456,46 @@ TEST_BETWEEN(test_error_text_stops_when_full, clean, NULL)
     baton__text_t small = {tiny, sizeof tiny, 0};
     baton__text_add(&small, "long");
     assert_string_equal(tiny, "l");
+}
+
+/* Compares with the whole matrix. */
+TEST_BETWEEN(test_error_finds_the_nearest_name, clean, NULL)
+{
+    static const char *const names[] = {"all", "ring", "rings", "tree"};
+    support_random_t dice = support_random(support_seed(), 24);
+    size_t least[48][48];
+    for (int trial = 0; trial < 500; trial++) {
+        char words[2][48] = {"", ""};
+        for (int i = 0; i < 2; i++) {
+            uint64_t length = support_random_below(&dice, 48);
+            while (length-- > 0) {
+                words[i][length] = (char)('a' + support_random_below(&dice, 3));
+            }
+        }
+        for (size_t i = 0; i <= strlen(words[0]); i++) {
+            for (size_t j = 0; j <= strlen(words[1]); j++) {
+                size_t *at = &least[i][j];
+                *at = i + j;
+                if (i > 0 && j > 0) {
+                    size_t same = words[0][i - 1] == words[1][j - 1];
+                    *at = least[i - 1][j - 1] + 1 - same;
+                    *at = *at > least[i - 1][j] ? least[i - 1][j] + 1 : *at;
+                    *at = *at > least[i][j - 1] ? least[i][j - 1] + 1 : *at;
+                }
+            }
+        }
+        assert_int_equal(baton__edit_distance(words[0], words[1]),
+                         least[strlen(words[0])][strlen(words[1])]);
+    }
+    assert_int_equal(baton__error_unknown("way", "sing", names, 4),
+                     BATON_ERR_INVALID);
+    assert_string_equal(baton_error_message(),
+                        "no way is called \"sing\"; there are: all ring rings "
+                        "tree; the nearest is ring");
+    (void)baton__error_unknown("way", "rin", names, 3);
+    assert_string_equal(baton_error_message(),
+                        "no way is called \"rin\"; there are: all ring rings; "
+                        "the nearest is ring");
 }
 
 /* Names in messages come from outside of the library. */

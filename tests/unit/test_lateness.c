@@ -1,6 +1,7 @@
 /* Which rank is late. A rank that must be late waits until the others have
    come, and then eight times as long as that took. So it is clearly late, even
    on a loaded machine. */
+#include "progress/state/board.h"
 #include "support/cluster.h"
 
 #include <baton/coll.h>
@@ -12,6 +13,7 @@
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -638,8 +640,6 @@ TEST(test_lateness_is_seen_from_another_process)
     support_fails(baton_board_open((int)getpid(), 0, &board), BATON_ERR_INVALID,
                   "has no group of several processes");
     (void)close(fifo);
-    support_fails(baton_board_open(INT_MAX, 0, &board), BATON_ERR_SYSTEM,
-                  "there is none");
     assert_int_equal(run_top("--once", getpid(), text, sizeof text), 1);
     assert_non_null(strstr(text, "has no group of several processes"));
     assert_non_null(mkdtemp(folder));
@@ -660,8 +660,6 @@ TEST(test_lateness_is_seen_from_another_process)
     assert_int_equal(run_top("--once --job", ranks[0], text, sizeof text), 0);
     assert_non_null(strstr(text, "3 ranks on this host"));
     assert_non_null(strstr(text, "rank 2 waits, and all ranks that have it"));
-    support_fails(baton_board_open((int)ranks[0], -1, &board),
-                  BATON_ERR_INVALID, "processes with this index");
     check_metrics(folder, ranks);
     support_ok(baton_board_open((int)ranks[0], 0, &board));
     support_ok(baton_board_open((int)ranks[0], 1, &again));
@@ -706,6 +704,92 @@ TEST(test_lateness_is_seen_from_another_process)
     assert_int_equal(pclose(top), 0);
     (void)snprintf(text, sizeof text, "rm -r %s", folder);
     assert_int_equal(system(text), 0);
+}
+
+/* Fills a row, except for its magic number. Every third slot has a key. */
+static void fill_row(baton__row_t *row, int number)
+{
+    row->format = BATON__BOARD_FORMAT;
+    row->process = 100 + number;
+    row->container = 7;
+    for (int i = 0; i < BATON__BOARD_SLOTS; i++) {
+        baton__slot_t *slot = &row->slots[i];
+        memset(slot->name, 'a' + number, sizeof slot->name);
+        slot->rank = i;
+        slot->size = 200;
+        slot->counts[number] = slot->starts[number] = (uint64_t)i + 1;
+        row->keys[i] = i % 3 == 2 ? (uint64_t)(number + i) : 0;
+    }
+}
+
+/* Reads all entries of this process's board, which are those of `rows`. */
+static void expect_rows(unsigned rows)
+{
+    baton_board_t *board = NULL;
+    baton_board_entry_t got;
+    size_t at = 0;
+    support_ok(baton_board_open((int)getpid(), 0, &board));
+    for (int row = 0; row < 4; row++) {
+        for (int i = 2; i < BATON__BOARD_SLOTS && (rows >> row & 1) != 0;
+             i += 3) {
+            baton_board_entry_t entry = {.rank = i,
+                                         .size = 200,
+                                         .process = 100 + row,
+                                         .container = 7,
+                                         .key = (uint64_t)(row + i)};
+            memset(entry.name, 'a' + row, sizeof entry.name - 1);
+            ((uint64_t *)&entry.lateness)[row] = entry.came[row] =
+                (uint64_t)i + 1;
+            memset(&got, 0, sizeof got);
+            assert_true(baton_board_next(board, &at, &got));
+            assert_memory_equal(&got, &entry, sizeof got);
+        }
+    }
+    assert_false(baton_board_next(board, &at, &got));
+    assert_false(baton_board_next(board, &at, &got));
+    baton_board_close(board);
+}
+
+/* The file has three rows and a part of another one. */
+TEST(test_lateness_is_read_from_a_file)
+{
+    enum { ROWS = 3 };
+    const int own = (int)getpid();
+    char path[64];
+    baton_board_t *board = NULL;
+    (void)snprintf(path, sizeof path, "/dev/shm/test_lateness.%d", own);
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(file >= 0 && unlink(path) == 0);
+    assert_int_equal(ftruncate(file, BATON_BOARD_BYTES - 1), 0);
+    support_fails(baton_board_open(own, 0, &board), BATON_ERR_INVALID,
+                  "has no group of several processes");
+    assert_int_equal(ftruncate(file, ROWS * BATON_BOARD_BYTES + 64), 0);
+    char *memory = mmap(NULL, (size_t)ROWS * BATON_BOARD_BYTES,
+                        PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    baton__row_t *rows[ROWS];
+    for (int row = 0; row < ROWS; row++) {
+        rows[row] = (void *)(memory + (size_t)row * BATON_BOARD_BYTES);
+        fill_row(rows[row], row);
+        support_fails(baton_board_open(own, 0, &board), BATON_ERR_INVALID,
+                      "has no group of several processes");
+    }
+    rows[0]->magic = rows[2]->magic = BATON__BOARD_MAGIC;
+    rows[0]->rows = 4;
+    expect_rows(5);
+    rows[1]->magic = BATON__BOARD_MAGIC;
+    expect_rows(7);
+    rows[0]->rows = 2;
+    expect_rows(3);
+    support_fails(baton_board_open(own, 1, &board), BATON_ERR_INVALID,
+                  "has no group of several processes with this index");
+    rows[0]->format++;
+    support_fails(baton_board_open(own, 0, &board), BATON_ERR_MISMATCH,
+                  "runs another version of Baton");
+    (void)munmap(memory, (size_t)ROWS * BATON_BOARD_BYTES);
+    (void)close(file);
+    support_fails(baton_board_open(INT_MAX, 0, &board), BATON_ERR_SYSTEM,
+                  "process 2147483647: there is none");
 }
 
 /* Forks a process that is process 1 of a container. */

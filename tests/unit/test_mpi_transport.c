@@ -12,6 +12,7 @@
 #include "transport/group.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -2086,28 +2087,30 @@ TEST(test_mpi_far_link_ends)
 }
 
 /* A rank of this host is lost because of its answer, or because it does not
-   answer. The loss says why. */
+   answer, or because another rank has answered that it is lost. The loss says
+   why. */
 TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
 {
-    enum { ENDED, DISOWNS, INSIDE, SILENT, WAYS };
+    enum { ENDED, DISOWNS, INSIDE, SILENT, REPORTS, WAYS };
     static const char *const details[] = {
         "its process has ended, or it has closed its group", baton__disowned,
         "its engine has been in a call of MPI for 700 ms "
         "(BATON_PEER_TIMEOUT_MS)",
-        "it has not answered for 20 ms (BATON_PEER_TIMEOUT_MS)"};
-    static const char *const timeouts_ms[] = {"1000000", "1000000", "700",
-                                              "20"};
+        "it has not answered for 20 ms (BATON_PEER_TIMEOUT_MS)",
+        "another rank has lost it"};
+    static const char *const timeouts_ms[] = {"1000000", "1000000", "700", "20",
+                                              "1000000"};
     for (int way = 0; way < WAYS; way++) {
         uint16_t port;
         support_set_variable("BATON_PEER_TIMEOUT_MS", timeouts_ms[way]);
-        open_local(2, 0);
+        open_local(3, 0);
         baton__answers_t *asks = &rank_of(0)->answers;
         baton__answers_t *answers = &rank_of(1)->answers;
         support_ok(baton__answers_open(
-            asks, baton__links_listen(NULL, 2, &port), 0, 2, NULL));
-        int listener = baton__links_listen(NULL, 2, &port);
+            asks, baton__links_listen(NULL, 3, &port), 0, 3, NULL));
+        int listener = baton__links_listen(NULL, 3, &port);
         if (way != SILENT) {
-            support_ok(baton__answers_open(answers, listener, 1, 2, NULL));
+            support_ok(baton__answers_open(answers, listener, 1, 3, NULL));
             asks->places[1] = answers->places[1];
         }
         asks->places[1].port = port;
@@ -2115,6 +2118,8 @@ TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
             baton__answers_close(answers);
         } else if (way == DISOWNS) {
             baton__answers_lose(answers, 0, false);
+        } else if (way == REPORTS) {
+            baton__answers_lose(answers, 2, false);
         } else if (way == INSIDE) {
             baton__answers_count(&answers->begun);
         }
@@ -2124,6 +2129,7 @@ TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
             (void)poll_some(0, 1);
             (void)poll(NULL, 0, 1);
         }
+        assert_int_equal(seen[0].lost[0].peer, way == REPORTS ? 2 : 1);
         assert_string_equal(seen[0].lost[0].detail, details[way]);
         assert_int_equal(seen[0].lost[0].status, way == ENDED
                                                      ? BATON_ERR_TRANSPORT
@@ -2145,6 +2151,10 @@ TEST(test_mpi_sends_beyond_the_reserve_are_refused)
     fake_mpi_open(
         &(fake_mpi_options_t){.size = 2, .host_ranks = 2, .reads = true});
     uint32_t posted = 0;
+    for (int64_t sends = 0; sends <= INT_MAX; sends += INT_MAX) {
+        support_fails(baton__mpi_reserve(rank_of(0), 1, sends, INT_MAX - sends),
+                      BATON_ERR_NO_MEMORY, "messages in flight are too many");
+    }
     support_ok(baton__mpi_reserve(rank_of(0), 1, 20, 0));
     support_ok(baton__mpi_reserve(rank_of(1), 0, 0, 20));
     while (post(0, 1, posted, 100000) == BATON_OK) {

@@ -336,7 +336,20 @@ static unsigned part(int count, unsigned cut, unsigned ended,
         int r = turn % count;
         (void)baton_engine_step(ranks[r].engine);
         if (((on | ended) >> r & 1) == 0) {
-            support_fails(go_on(&ranks[r]), BATON_ERR_TRANSPORT, "partition");
+            const unsigned others = (cut >> r & 1 ? ~cut : cut) & all & ~ended;
+            const int lowest = __builtin_ctz(others);
+            char says[160];
+            /* The reason is known of the rank that is lost first. */
+            (void)snprintf(says, sizeof says,
+                           "partition: %d rank%s, the lowest of which is rank "
+                           "%d%s, can't be reached",
+                           __builtin_popcount(others),
+                           (others & (others - 1)) == 0 ? "" : "s", lowest,
+                           __builtin_ctz(others | ended) == lowest
+                               ? " (it has destroyed its group)"
+                               : "");
+            support_fails(go_on(&ranks[r]), BATON_ERR_TRANSPORT,
+                          options != NULL ? "partition" : says);
         } else if ((on >> r & 1) != 0) {
             unsigned own = (cut >> r & 1) != 0 ? cut : ~cut;
             assert_int_equal(options != NULL
@@ -757,8 +770,10 @@ SHRINK_TEST(test_shrink_fails_what_peers_still_start)
     support_ok(baton_schedule_start(s[0]));
     support_ok(baton_schedule_start(s[1]));
     learn(1, 2);
-    support_expect(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
-                   BATON_ERR_TIMEOUT);
+    support_fails(baton_group_shrink(ranks[1].group, 0, &ranks[1].survivors),
+                  BATON_ERR_TIMEOUT,
+                  "shrink on rank 1 of 3: rank 0 has not called "
+                  "baton_group_shrink within 0 ms");
     step(2, 8);
     support_fails(baton_schedule_wait(s[0], 0), BATON_ERR_TRANSPORT,
                   "\"idle\" was given up on rank 1; rank 2 is gone");
@@ -823,6 +838,9 @@ static void lose_and_commit_late(const char *name, bool recovers,
         (void)baton_engine_step(ranks[1 + turn % 2 * 2].engine);
     }
     support_fails(baton_schedule_wait(s[3], 0), BATON_ERR_TRANSPORT, says);
+    baton_failure_t failure;
+    support_ok(baton_schedule_failure(s[3], &failure));
+    assert_int_equal(failure.rank, recovers ? 3 : 0);
     for (int r = 0; r < 4; r++) {
         support_ok(baton_schedule_destroy(s[r]));
     }

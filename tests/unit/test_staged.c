@@ -134,6 +134,8 @@ static void poll_end(end_t *end)
                                                          : &end->received[node];
             assert_int_equal(*of, 1); /* a message ends only once */
             *of = events[i].status;
+            assert_true(*of != BATON_ERR_SYSTEM ||
+                        strstr(events[i].detail, "a test") != NULL);
         }
     }
 }

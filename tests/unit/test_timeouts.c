@@ -55,6 +55,35 @@ TEST_EACH(test_timeout_names_what_is_awaited, 2)
     support_schedules_destroy(cluster, schedules);
 }
 
+/* Of many nodes the first eight are named, and of those after them four. */
+TEST_MANUALLY(test_timeout_names_some_of_many, 2)
+{
+    enum { MANY = 10 };
+    char memory[2][MANY] = {{0}};
+    baton_schedule_t **s = support_schedules_create(cluster, "many");
+    for (int i = 0; i < MANY; i++) {
+        support_message(s, 1, 0, memory[1], &memory[0][i], 1);
+    }
+    for (int i = 0; i < MANY; i++) {
+        baton_before(s[0], (baton_node_t){i >= 6}, baton_add_nop(s[0]));
+    }
+    support_schedules_commit(cluster, s);
+    support_ok(baton_schedule_start(s[0]));
+    support_times_out(s[0], 0, "\"many\" epoch 1 has made no progress");
+    support_says(" on rank 0 of 2\n"
+                 "    waiting: recv#0 from rank 1, 1 bytes, tag 0; after it: "
+                 "nop#10, nop#11, nop#12, nop#13 and 2 more\n"
+                 "    waiting: recv#1 from rank 1, 1 bytes, tag 1; after it: "
+                 "nop#16, nop#17, nop#18, nop#19\n"
+                 "    waiting: recv#2 from rank 1, 1 bytes, tag 2\n");
+    support_says("    waiting: recv#7 from rank 1, 1 bytes, tag 7\n"
+                 "    and 2 more");
+    support_ok(baton_schedule_start(s[1]));
+    support_ends(s[0], BATON_OK);
+    support_ends(s[1], BATON_OK);
+    support_schedules_destroy(cluster, s);
+}
+
 /* Nothing is in flight, but a required node can never fire. */
 static baton_status_t refuse(void *arg, baton_call_t *call)
 {

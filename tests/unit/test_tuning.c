@@ -374,7 +374,16 @@ static int close_path(void **state)
 TEST(test_costs_are_read_as_they_were_written)
 {
     baton_costs_t costs = BATON_COSTS;
-    assert_non_null(strstr(baton_machine_name(), " processors"));
+    char line[256], model[160] = "unknown processor", machine[200];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL &&
+           sscanf(line, "model name : %150[^\n]", model) != 1) {
+    }
+    (void)fclose(file);
+    (void)snprintf(machine, sizeof machine, "%s, %ld processors", model,
+                   sysconf(_SC_NPROCESSORS_CONF));
+    assert_string_equal(baton_machine_name(), machine);
     support_ok(baton_costs_write(path, &measured));
     support_ok(baton_costs_read(path, &costs));
     assert_true(costs.inside.alpha_us == 3.5 && costs.inside.beta_ns == 0.125);
@@ -443,6 +452,8 @@ TEST(test_the_variable_names_a_file_again)
         support_ok(baton_costs_get(&costs));
         assert_true(costs.inside.alpha_us == measured.inside.alpha_us);
         support_set_variable("BATON_CALIBRATION", file);
+        support_expect(baton_costs_get(&costs), BATON_ERR_INVALID);
+        support_set_variable("BATON_CALIBRATION", "/");
         support_expect(baton_costs_get(&costs), BATON_ERR_INVALID);
     }
     support_set_variable("BATON_CALIBRATION", NULL);
@@ -570,6 +581,9 @@ TEST(test_files_of_others_are_refused)
     refuses("", BATON_ERR_INVALID, "line 1 of");
     refuses("baton-calibration 2\n", BATON_ERR_UNSUPPORTED,
             "has version 2, and this Baton reads version 1");
+    refuses("baton-calibration 1\nengine VAX\n", BATON_ERR_INVALID,
+            "\" is \"engine VAX\", must be \"machine NAME\"");
+    refuses("baton-calibration 1\n", BATON_ERR_INVALID, "line 2 of");
     refuses("baton-calibration 1\nmachine PDP-11\n", BATON_ERR_UNSUPPORTED,
             "was made on another machine, \"PDP-11\"; this one is \"");
     char more[600]; /* the file names other machines before this one */

@@ -676,7 +676,7 @@ static bool look_at_link(const baton__links_t *links, int peer)
         made = link->state == BATON__LINK_OPEN;
     }
     if (link->state != BATON__LINK_OPEN) {
-        return false;
+        return made;
     }
     int error = read_all(link, &rang);
     if (error < 0) {
