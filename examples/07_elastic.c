@@ -13,8 +13,8 @@
 
    The ranks look for one number, each by a slope of its own. The three ranks
    that are left train on, by baton_group_shrink. After step 40 they make a
-   group of four with the new process. This gets a free rank, and the weight and
-   the step from a rank that has them. */
+   group of four with the new process, which gets a free rank, and the weight
+   and the step from a rank that has them. */
 #include <baton/store.h>
 #include <signal.h>
 #include <stdio.h>
