@@ -19,13 +19,13 @@ static void harness_end(void)
         (void)harness_agree(false);
     }
     if (stage != FAILED) {
-        job_end();
+        job.end();
     }
 }
 
 int harness_begin(void)
 {
-    job_begin(&own_rank, &job_size);
+    job.begin(&own_rank, &job_size);
     (void)atexit(harness_end);
     if (own_rank > 0) {
         stage = RUNNING;
@@ -54,7 +54,8 @@ void harness_fail(const char *format, ...)
        time. */
     (void)fprintf(stderr, "rank %d: %s\n", own_rank, text);
     stage = FAILED;
-    job_abort();
+    job.abort();
+    abort(); /* a function pointer can't be declared noreturn */
 }
 
 void must(baton_status_t status)
@@ -91,7 +92,7 @@ static baton_group_t *open_group(baton_progress_t progress,
     if (attach != NULL) {
         must(attach(*engine_out));
     }
-    must(job_create_group(*engine_out, &group));
+    must(job.create_group(*engine_out, &group));
     return group;
 }
 
@@ -130,6 +131,6 @@ void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
 
 bool harness_agree(bool answer)
 {
-    job_broadcast(&answer, sizeof answer);
+    job.broadcast(&answer, sizeof answer);
     return answer;
 }

