@@ -1,4 +1,5 @@
-/* The transport port over the simulated network. */
+/* The functions of baton__sim_transport, the transport over the simulated
+   network. Its endpoints are the network's ports; see net.h. */
 #include "sim/net.h"
 
 #include "sim/model.h"

@@ -214,7 +214,8 @@ static void read_list(const reading_t *reading, const char *text)
         }
         return;
     }
-    /* The copies are never freed, since texts point into them. */
+    /* The copies of the lists are never freed, because reading->list->texts
+       points into them. */
     static char **copies;
     static size_t copy_count;
     copies = realloc(copies, (copy_count + 1) * sizeof *copies);

@@ -239,7 +239,8 @@ typedef struct baton__partial_device {
 baton_status_t baton__partial_device_create(baton_partial_t *partial,
                                             baton_group_t *group);
 /* Called after the collective's schedule was destroyed. `self` may be NULL.
-   Returns BATON_ERR_TIMEOUT if slots are still in use. */
+   Returns BATON_ERR_TIMEOUT if one of the mover's requests has not ended (see
+   baton__requests_fini); the caller may then call this again. */
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
 
 /* Returns false while the device adds to the pending contribution, or copies

@@ -123,10 +123,10 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
         detail = baton__disowned;
     }
     bool left_out = mpi->net.cut || detail == baton__disowned;
-    /* A loss is reported again only if more is known now, which is so if MPI
-       noticed the loss first: MPI can't tell whether the peer's process has
-       ended. A loss after a time-out is not reported again, since the process
-       may have gone on with other ranks before it ended. */
+    /* The loss of a peer is reported a second time only if MPI noticed it
+       first, and the status is another one now: MPI can't tell whether the
+       peer's process has ended. If the peer was lost by a time-out, its end is
+       not reported: before its end it may have gone on with other ranks. */
     bool same = peer->status == status || peer->detail != mpi->net.detail;
     if (peer->lost && same) {
         return;
