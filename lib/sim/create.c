@@ -176,14 +176,14 @@ static void init_rank(baton_sim_t *sim, int rank)
     /* With options.introductions ranks send each other HELLO notices, which
        change the node records of each rank separately. So ranks can share
        records only without introductions. */
+    static const baton__hooks_t hooks = {
+        .is_busy = is_busy, .on_begin = on_begin, .on_end = sim_create_on_end};
     bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
         .groups = &self->member.group,
         .slice_bytes = SIZE_MAX,
-        .is_busy = is_busy,
-        .on_begin = on_begin,
-        .on_end = sim_create_on_end,
+        .hooks = &hooks,
     };
     self->member = (baton__member_t){
         .magic = BATON__MEMBER_MAGIC,
