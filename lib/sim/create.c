@@ -155,10 +155,7 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
 {
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
-        baton__sim_port_t *port = baton__sim_port(sim, rank);
-        /* With k = 0 this is the number of a send that has been made already,
-           so no send fails. */
-        port->fail_at = port->sends + k;
+        baton__sim_port(sim, rank)->until_failure = k;
     }
     return status;
 }
