@@ -80,7 +80,7 @@ baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
         return wrong(call, "there is no length %u; the schedule has %u",
                      length.index, schedule->length_count);
     }
-    size_t limit = schedule->length_limits[length.index];
+    size_t limit = schedule->run.lengths[schedule->length_count + length.index];
     if (bytes > limit) {
         return wrong(call,
                      "length %u can't be %zu: its smallest view has %zu "

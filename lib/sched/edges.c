@@ -27,7 +27,7 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b)
         return;
     }
     if (schedule->edge_count == schedule->edge_capacity) {
-        uint32_t room = schedule->edge_capacity * 2 + 16;
+        uint32_t room = schedule->edge_capacity * 2 + 64;
         if (!baton__graph_grow(schedule, &schedule->edges, schedule->edge_count,
                                room, sizeof *schedule->edges)) {
             return;

@@ -47,16 +47,27 @@ const char *baton__buffer_place(const baton_schedule_t *schedule,
     return name;
 }
 
+void baton__sentence_set(char **sentence, const char *message)
+{
+    if (*sentence == NULL) {
+        *sentence = baton__alloc(1, BATON__SENTENCE_BYTES);
+    }
+    if (*sentence != NULL && *sentence != message) {
+        (void)snprintf(*sentence, BATON__SENTENCE_BYTES, "%s", message);
+    }
+}
+
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
                          const char *format, ...)
 {
     if (baton__graph_open(schedule, "baton_schedule_fail")) {
+        char sentence[BATON__SENTENCE_BYTES];
         va_list args;
         va_start(args, format);
-        schedule->sticky = status;
-        (void)vsnprintf(schedule->sentence, sizeof schedule->sentence, format,
-                        args);
+        (void)vsnprintf(sentence, sizeof sentence, format, args);
         va_end(args);
+        schedule->sticky = status;
+        baton__sentence_set(&schedule->sentence, sentence);
     }
 }
 
@@ -76,7 +87,7 @@ static bool reserve_node(baton_schedule_t *schedule)
     if (schedule->count + 1 < schedule->capacity) {
         return true;
     }
-    uint32_t room = schedule->capacity * 2 + 16;
+    uint32_t room = schedule->capacity * 2 + 64;
     bool grown = baton__graph_grow(schedule, &schedule->ops, schedule->count,
                                    room, sizeof *schedule->ops) &&
                  baton__graph_grow(schedule, &schedule->needs, schedule->count,
@@ -87,13 +98,14 @@ static bool reserve_node(baton_schedule_t *schedule)
 
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function)
 {
+    if (schedule != NULL && !schedule->destroyed) {
+        return baton__process_is_own(function);
+    }
     char what[128] = "schedule";
-    bool destroyed = schedule != NULL && schedule->destroyed;
-    if (destroyed) {
+    if (schedule != NULL) {
         (void)snprintf(what, sizeof what, "schedule \"%s\"", schedule->name);
     }
-    return baton__is_alive(schedule, destroyed, function, what) &&
-           baton__process_is_own(function);
+    return baton__is_alive(schedule, schedule != NULL, function, what);
 }
 
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder)
@@ -148,7 +160,7 @@ static baton_buffer_t add_buffer(baton_schedule_t *schedule, const char *adder,
     }
     uint32_t count = schedule->buffer_count;
     if (count == schedule->buffer_capacity) {
-        uint32_t room = count * 2 + 3;
+        uint32_t room = count * 2 + 2;
         if (!baton__graph_grow(schedule, &schedule->buffers, count, room,
                                sizeof *schedule->buffers)) {
             return none;

@@ -168,12 +168,12 @@ static size_t lay_out_run(baton_schedule_t *schedule, char *memory, size_t used)
     run->activations =
         carve(memory, &used, plan->slot_count, sizeof *run->activations);
     run->asyncs = carve(memory, &used, plan->async_count, sizeof *run->asyncs);
-    run->early = carve(memory, &used, plan->receive_count, sizeof(void *));
+    if (schedule->group->sharing == NULL) {
+        run->early = carve(memory, &used, plan->receive_count, sizeof(void *));
+    }
     run->lent = carve(memory, &used, plan->loan_count, sizeof(void *));
-    run->lengths =
-        carve(memory, &used, plan->length_count, sizeof *run->lengths);
-    schedule->length_limits =
-        carve(memory, &used, plan->length_count, sizeof *run->lengths);
+    run->lengths = carve(memory, &used, (size_t)plan->length_count * 2,
+                         sizeof *run->lengths);
     plan->peers = carve(memory, &used, plan->peer_count, sizeof *plan->peers);
     run->left = carve(memory, &used, count, sizeof *run->left);
     run->ready = carve(memory, &used, count, sizeof *run->ready);
@@ -394,14 +394,14 @@ static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
 
 static void find_length_limits(baton_schedule_t *schedule)
 {
+    size_t *limits = schedule->run.lengths + schedule->length_count;
     for (uint32_t i = 0; i < schedule->length_count; i++) {
-        schedule->length_limits[i] = SIZE_MAX - 1;
+        limits[i] = SIZE_MAX - 1;
     }
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
-        if (op->length != BATON__NO_LENGTH &&
-            op->bytes < schedule->length_limits[op->length]) {
-            schedule->length_limits[op->length] = op->bytes;
+        if (op->length != BATON__NO_LENGTH && op->bytes < limits[op->length]) {
+            limits[op->length] = op->bytes;
         }
     }
 }
@@ -413,6 +413,9 @@ void baton__plan_destroy(baton_schedule_t *schedule)
     baton__offload_destroy(schedule);
     if (schedule->plan.memory != NULL) {
         free_scratch(schedule);
+        if (schedule->group->sharing != NULL) {
+            baton__free(schedule->run.early);
+        }
         if (!schedule->plan.kept) {
             baton__free(schedule->plan.memory);
         }

@@ -128,11 +128,13 @@ typedef struct baton__run {
     uint32_t *left;  /* by node: number of edges still needed; wraps below 0 */
     uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
-    size_t *lengths; /* by length: the bytes in this epoch, or
-                        BATON__LENGTH_UNSET */
+    /* By length: the bytes in this epoch, or BATON__LENGTH_UNSET. After these,
+       also by length, the largest values, which the commit sets. */
+    size_t *lengths;
     baton__activation_t *activations;
     baton__async_t *asyncs;
-    /* By receive: messages that arrived early, for a later epoch. */
+    /* By receive: messages that arrived early, for a later epoch. Where ranks
+       share plans this is NULL until there is such a message. */
     baton_message_t **early;
     /* By loan: the lent message, until the reduce has read it. */
     baton_message_t **lent;

@@ -81,7 +81,8 @@ struct baton_schedule {
        handle. */
     bool destroyed;
     uint32_t capacity;
-    baton__edge_t *edges; /* the graph's edges, until the commit */
+    baton_status_t sticky; /* the first error that an adder has found */
+    baton__edge_t *edges;  /* the graph's edges, until the commit */
     uint32_t edge_count;
     uint32_t edge_capacity;
     baton__buffer_t *buffers;
@@ -94,8 +95,6 @@ struct baton_schedule {
     uint64_t overlaps;
     uint32_t slot_count; /* number of places for contents of activations */
     uint32_t length_count;
-    /* By length: the length's largest value; set by the commit. */
-    size_t *length_limits;
     baton__op_t *built_ops; /* during a commit: the graph's records */
     uint32_t *built_needs;
 
@@ -107,10 +106,9 @@ struct baton_schedule {
     size_t annex_bytes;
     size_t annex_peer_bytes;
 
-    /* The status of the first error that an adder has found. `sentence` has its
-       message; after the commit it has the message of a failed epoch. */
-    baton_status_t sticky;
-    char sentence[BATON__SENTENCE_BYTES];
+    /* The message of `sticky`; after the commit, of a failed epoch; see
+       baton__schedule_sentence. */
+    char *sentence;
     /* The name of an adder that was called after the commit, which is an error;
        NULL: no adder was. */
     const char *misused;
@@ -134,6 +132,17 @@ const char *baton__buffer_place(const baton_schedule_t *schedule,
 /* Returns false, with this thread's error set, if the schedule is NULL or
    destroyed, or if this process is a forked child. */
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
+
+/* Stores a message in *sentence, whose memory is allocated first if it is NULL.
+   Without memory the message is lost. */
+void baton__sentence_set(char **sentence, const char *message);
+
+/* Returns the schedule's `sentence`; "" if it has none. */
+static inline const char *
+baton__schedule_sentence(const baton_schedule_t *schedule)
+{
+    return schedule->sentence != NULL ? schedule->sentence : "";
+}
 
 /* Returns true if nodes may be added. Returns false after the first error,
    because commit is to report that error; and after the commit, in which case

@@ -193,7 +193,7 @@ baton_status_t baton__validate(const baton_schedule_t *schedule,
     uint32_t edges = schedule->edge_count;
     if (schedule->sticky != BATON_OK) {
         return baton__error(schedule->sticky, "commit of \"%s\" failed: %s",
-                            schedule->name, schedule->sentence);
+                            schedule->name, baton__schedule_sentence(schedule));
     }
     *out = (baton__order_t){
         .order = baton__alloc(count, sizeof(uint32_t)),

@@ -155,10 +155,7 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
 {
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
-        baton__sim_port_t *port = baton__sim_port(sim, rank);
-        /* With k = 0 this is the number of a send that has been made already,
-           so no send fails. */
-        port->fail_at = port->sends + k;
+        baton__sim_port(sim, rank)->until_failure = k;
     }
     return status;
 }
@@ -176,14 +173,16 @@ static void init_rank(baton_sim_t *sim, int rank)
     /* With options.introductions ranks send each other HELLO notices, which
        change the node records of each rank separately. So ranks can share
        records only without introductions. */
+    static const baton__hooks_t hooks = {.is_busy = is_busy,
+                                         .on_epoch_begin = on_epoch_begin,
+                                         .on_epoch_end =
+                                             sim_create_on_epoch_end};
     bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
         .groups = &self->member.group,
         .slice_bytes = SIZE_MAX,
-        .is_busy = is_busy,
-        .on_epoch_begin = on_epoch_begin,
-        .on_epoch_end = sim_create_on_epoch_end,
+        .hooks = &hooks,
     };
     self->member = (baton__member_t){
         .magic = BATON__MEMBER_MAGIC,

@@ -81,110 +81,89 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
     }
 }
 
-/* The node that a completion concerns. */
-typedef struct subject {
-    const baton_schedule_t *schedule; /* NULL if nothing must be prefetched */
-    /* For an arrival: its message, by which `node` is found. For other
-       completions: NULL. */
-    const baton_message_t *message;
-    uint32_t node;
-} subject_t;
+/* The passes in which the memory for a rank's step is prefetched, from pointer
+   to pointer. A pass reads what the passes before it have prefetched. */
+enum { RANK, EVENTS, TASK, NODE, SUCCESSOR, PASSES };
 
-/* Prefetches, in passes from pointer to pointer, which node an arrival is for,
-   the node itself, its edges, and its first successor. */
-BATON__PREFETCHES void prefetch_node(subject_t *subject, int pass)
+/* Prefetches the record and the state of a node, and then those of its first
+   successor. If `message` is not NULL, the node is the message's receive. */
+BATON__PREFETCHES void prefetch_node(const baton_schedule_t *schedule,
+                                     const baton_message_t *message,
+                                     uint32_t node, int pass)
 {
-    enum { FIND, FOUND, NODE, EDGES, SUCCESSOR };
-    const baton_schedule_t *schedule = subject->schedule;
     const baton__plan_t *plan = &schedule->plan;
     const baton__run_t *run = &schedule->run;
-    const baton_message_t *message = subject->message;
-    if (pass <= FOUND && message != NULL) {
-        const uint32_t *place = baton__plan_place(
-            plan, message->peer, message->header.tag,
-            message->header.kind == BATON__MESSAGE_ACTIVATION);
-        if (pass == FIND) {
-            __builtin_prefetch(place);
-        } else {
-            subject->node = *place - 1;
-        }
+    if (message != NULL) {
+        node = *baton__plan_place(plan, message->peer, message->header.tag,
+                                  message->header.kind ==
+                                      BATON__MESSAGE_ACTIVATION) -
+               1;
+    }
+    if (node >= schedule->count) {
         return;
     }
-    if (pass <= FOUND || subject->node >= schedule->count) {
-        return;
-    }
-    const baton__op_t *op = &schedule->ops[subject->node];
+    const baton__op_t *op = &schedule->ops[node];
     if (pass == NODE) {
         __builtin_prefetch(op);
-        __builtin_prefetch(op + 1);
-        __builtin_prefetch(&run->left[subject->node]);
-        __builtin_prefetch(&run->state[subject->node]);
+        __builtin_prefetch(&run->left[node]);
+        __builtin_prefetch(&run->state[node]);
         __builtin_prefetch(&run->ready[run->tail]);
-    } else if (pass == EDGES) {
-        __builtin_prefetch(&plan->successors[op->first_successor]);
-        __builtin_prefetch(&schedule->addresses[op->buffer[BATON__TARGET]]);
     } else if (op->first_successor < op[1].first_successor) {
         uint32_t next = plan->successors[op->first_successor];
         __builtin_prefetch(&run->left[next]);
         __builtin_prefetch(&schedule->ops[next]);
-        __builtin_prefetch(&schedule->ops[next + 1]);
+        __builtin_prefetch(&schedule->addresses[op->buffer[BATON__TARGET]]);
     }
 }
 
-BATON__PREFETCHES subject_t subject_of(
-    const baton_group_t *group, const baton__sim_completion_t *completion)
+/* Prefetches a part of the memory that the step of a rank will touch. */
+BATON__PREFETCHES void prefetch(const baton_sim_t *sim, uint32_t index,
+                                int pass)
 {
-    subject_t subject = {.node = completion->node};
-    if (completion->kind == BATON_EVENT_SENT) {
-        subject.schedule = completion->subject;
-    } else if (completion->kind == BATON_EVENT_ARRIVED) {
-        subject.message = completion->subject;
-        subject.schedule =
-            baton__group_find(group, subject.message->header.schedule);
+    enum { RANK_LINES = 2, TASK_LINES = 5, COMPLETIONS = 2 };
+    const baton__sim_rank_t *rank = &sim->ranks[index];
+    const baton__sim_port_t *port = &sim->net.ports[index];
+    const baton_group_t *group = &rank->member.group;
+    if (pass == RANK) {
+        baton__prefetch(port, sizeof *port / BATON__LINE);
+        baton__prefetch(&rank->stepper, RANK_LINES);
+        baton__prefetch(group, RANK_LINES);
+        return;
     }
-    return subject;
+    for (uint32_t k = 0; k < port->completion_count && k < COMPLETIONS; k++) {
+        const baton__sim_completion_t *completion =
+            &port->completions[port->completion_first + k];
+        const baton_message_t *message = completion->kind == BATON_EVENT_ARRIVED
+                                             ? completion->subject
+                                             : NULL;
+        if (pass == EVENTS && message != NULL) {
+            baton__prefetch(message, sizeof(baton__sim_item_t) / BATON__LINE);
+            baton__prefetch(group->table.places, 1);
+        }
+        const baton_schedule_t *schedule =
+            pass == EVENTS || completion->kind == BATON_EVENT_LOST ? NULL
+            : message == NULL
+                ? completion->subject
+                : baton__group_find(group, message->header.schedule);
+        if (schedule != NULL && pass == TASK) {
+            baton__prefetch(baton__task_of(schedule), TASK_LINES);
+        } else if (schedule != NULL) {
+            prefetch_node(schedule, message, completion->node, pass);
+        }
+    }
 }
 
-/* Prefetches the memory that the steps of a batch of ranks will touch; see
-   net.c. */
-BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
-                                baton__sim_port_t *const *ports, size_t count)
+/* Does the passes for the ranks that will step soon: the last pass for those of
+   the next batch, the pass before it for those of the batch after that, and so
+   on. So all memory has come when a rank steps. */
+static void prefetch_ahead(const baton_sim_t *sim)
 {
-    enum { LINE = 64, TASK_LINES = 5, PASSES = 5, EVENTS = 2 };
-    subject_t subjects[BATON__SIM_BATCH * EVENTS];
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) {
-        const char *rank = (const char *)&sim->ranks[ports[i]->rank];
-        for (size_t at = 0; at < sizeof *sim->ranks; at += LINE) {
-            __builtin_prefetch(rank + at);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        const baton_group_t *group = &sim->ranks[ports[i]->rank].member.group;
-        if (ports[i]->completion_count > 0) {
-            __builtin_prefetch(group->table.places);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        const baton__sim_port_t *port = ports[i];
-        const baton_group_t *group = &sim->ranks[port->rank].member.group;
-        for (uint32_t k = 0; k < port->completion_count && k < EVENTS; k++) {
-            subjects[found] = subject_of(
-                group, &port->completions[port->completion_first + k]);
-            const baton_schedule_t *schedule = subjects[found].schedule;
-            if (schedule == NULL) {
-                continue;
-            }
-            found++;
-            for (size_t at = 0; at < TASK_LINES; at++) {
-                __builtin_prefetch((const char *)baton__task_of(schedule) +
-                                   at * LINE);
-            }
-        }
-    }
+    const baton__sim_net_t *net = &sim->net;
     for (int pass = 0; pass < PASSES; pass++) {
-        for (size_t i = 0; i < found; i++) {
-            prefetch_node(&subjects[i], pass);
+        uint32_t from = (uint32_t)(PASSES - 1 - pass) * BATON__SIM_BATCH;
+        for (uint32_t i = from;
+             i < from + BATON__SIM_BATCH && i < net->due_count; i++) {
+            prefetch(sim, *baton__sim_net_due_at(net, i), pass);
         }
     }
 }
@@ -203,7 +182,7 @@ static void step_ranks(baton_sim_t *sim)
         if (count == 0) {
             return;
         }
-        prefetch(sim, batch, count);
+        prefetch_ahead(sim);
         for (size_t i = 0; i < count; i++) {
             step_rank(sim, batch[i]);
         }
@@ -227,15 +206,17 @@ static void call(baton_sim_t *sim, uint32_t index)
 static void pop_events(baton_sim_t *sim, double at_us)
 {
     baton__sim_net_t *net = &sim->net;
-    baton__sim_entry_t events[BATON__SIM_BATCH];
+    baton__sim_entry_t events[BATON__SIM_EVENTS];
     double next_us = at_us;
     net->now_us = at_us;
     while (next_us == at_us) {
         size_t count = 0;
         bool more = true;
         bool calls = false;
-        while (count < BATON__SIM_BATCH && more && next_us == at_us && !calls) {
+        while (count < BATON__SIM_EVENTS && more && next_us == at_us &&
+               !calls) {
             events[count] = baton__sim_queue_pop(&net->queue);
+            baton__sim_net_prefetch(net, &events[count]);
             calls = events[count].kind == BATON__SIM_OWNER;
             count++;
             more = baton__sim_queue_peek(&net->queue, &next_us);

@@ -111,7 +111,8 @@ static void print_blame(const baton_sim_t *sim,
         baton__text_add(text, " is dead");
     } else if (run->phase == BATON__RUN_FAILED ||
                run->phase == BATON__RUN_DRAINING) {
-        baton__text_add(text, " has failed: %s", schedule->sentence);
+        baton__text_add(text, " has failed: %s",
+                        baton__schedule_sentence(schedule));
     } else if (run->epoch > epoch ||
                (run->epoch == epoch && run->phase == BATON__RUN_IDLE)) {
         baton__text_add(text, " has ended epoch %llu without %s",

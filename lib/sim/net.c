@@ -29,9 +29,7 @@ void baton__sim_net_due(baton__sim_port_t *port)
     baton__sim_net_t *net = port->net;
     if (!port->is_due) {
         port->is_due = true;
-        uint32_t at = net->due_first + net->due_count++;
-        net->due[at < (uint32_t)net->size ? at : at - (uint32_t)net->size] =
-            port->rank;
+        *baton__sim_net_due_at(net, net->due_count++) = port->rank;
     }
 }
 
@@ -325,7 +323,7 @@ static void lost(baton__sim_net_t *net, uint32_t rank)
     for (int r = 0; r < net->size; r++) {
         if (!net->ports[r].dead) {
             net_complete(&net->ports[r], (baton__sim_completion_t){
-                                             .peer = (int32_t)rank,
+                                             .node = rank,
                                              .status = BATON_ERR_TRANSPORT,
                                              .kind = BATON_EVENT_LOST});
         }
@@ -366,19 +364,6 @@ void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
    one after the other takes most of a simulation's time. So the memory of a
    whole batch of events is prefetched before any of them is handled. */
 
-BATON__PREFETCHES void prefetch_port(const baton__sim_port_t *port)
-{
-    __builtin_prefetch(port);
-    __builtin_prefetch((const char *)port + 64);
-    __builtin_prefetch((const char *)port + 128);
-}
-
-BATON__PREFETCHES void prefetch_item(const baton__sim_item_t *item)
-{
-    __builtin_prefetch(item);
-    __builtin_prefetch((const char *)item + 64);
-}
-
 void baton__sim_net_begin(baton__sim_net_t *net)
 {
     for (uint32_t i = 0; i < net->pump_count; i++) {
@@ -387,11 +372,6 @@ void baton__sim_net_begin(baton__sim_net_t *net)
         begin_queued(port);
     }
     net->pump_count = 0;
-}
-
-static bool of_message(const baton__sim_entry_t *event)
-{
-    return event->kind <= BATON__SIM_SENT_AND_ARRIVED;
 }
 
 static void handle(baton__sim_net_t *net, baton__sim_entry_t event)
@@ -430,22 +410,16 @@ static void handle(baton__sim_net_t *net, baton__sim_entry_t event)
 void baton__sim_net_events(baton__sim_net_t *net,
                            const baton__sim_entry_t *events, size_t count)
 {
+    enum { PORT_LINES = sizeof(baton__sim_port_t) / BATON__LINE };
     for (size_t i = 0; i < count; i++) {
-        if (of_message(&events[i])) {
-            prefetch_item(baton__sim_pool_item(&net->pool, events[i].index));
-        } else if (events[i].kind < BATON__SIM_OWNER) {
-            __builtin_prefetch(&net->ports[events[i].index]);
-        }
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (of_message(&events[i])) {
+        if (events[i].kind <= BATON__SIM_SENT_AND_ARRIVED) {
             const baton__sim_item_t *item =
                 baton__sim_pool_item(&net->pool, events[i].index);
             if (events[i].kind != BATON__SIM_SENT) {
-                prefetch_port(&net->ports[item->rank]);
+                baton__prefetch(&net->ports[item->rank], PORT_LINES);
             }
             if (events[i].kind != BATON__SIM_ARRIVED) {
-                prefetch_port(&net->ports[item->message.peer]);
+                baton__prefetch(&net->ports[item->message.peer], PORT_LINES);
             }
         }
     }

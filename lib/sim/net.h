@@ -16,9 +16,10 @@
 
 #include <baton/sim.h>
 
-/* The number of events, and of ranks, whose memory is prefetched together,
-   before any of them is handled; see net.c. */
-enum { BATON__SIM_BATCH = 16 };
+/* BATCH is the number of ranks that step before their transfers begin. EVENTS
+   is the number of events whose memory is prefetched before any of them is
+   handled; see net.c. LINE is the size of a cache line. */
+enum { BATON__SIM_BATCH = 16, BATON__SIM_EVENTS = 64, BATON__LINE = 64 };
 
 /* For functions that only prefetch. They must be inlined: GCC assumes that a
    call to such a function has no effect, and drops it. */
@@ -42,19 +43,25 @@ typedef struct baton__sim_completion {
     /* For the end of a send, the owner of its token; for an arrival, the
        message. */
     void *subject;
-    uint32_t node;
-    int32_t peer;
+    uint32_t node; /* of the end of a loss: the rank that is lost */
     int16_t status;
     uint8_t kind; /* baton_event_kind_t */
 } baton__sim_completion_t;
+
+BATON__PREFETCHES void baton__prefetch(const void *at, size_t lines)
+{
+    for (size_t i = 0; i < lines; i++) {
+        __builtin_prefetch((const char *)at + i * BATON__LINE);
+    }
+}
 
 struct baton__sim_net;
 
 /* Completions that an endpoint stores in itself. Most endpoints need no more,
    since they have a send and an arrival at a time. */
-enum { BATON__SIM_OWN_COMPLETIONS = 3 };
+enum { BATON__SIM_OWN_COMPLETIONS = 2 };
 
-/* A rank's endpoint, on three cache lines. Times are in microseconds. */
+/* A rank's endpoint, on two cache lines. Times are in microseconds. */
 typedef struct baton__sim_port {
     _Alignas(64) struct baton__sim_net *net;
     uint32_t rank;
@@ -72,14 +79,12 @@ typedef struct baton__sim_port {
 
     baton__sim_completion_t *completions;
     uint32_t completion_first, completion_count, completion_capacity;
-    uint64_t sends; /* number of sends so far */
-    /* the number of the send that is made to fail; 0: no send is */
-    uint64_t fail_at;
-
+    /* number of sends until one is made to fail; 0: no send is */
+    uint64_t until_failure;
     baton__sim_completion_t own_completions[BATON__SIM_OWN_COMPLETIONS];
 } baton__sim_port_t;
-static_assert(sizeof(void *) != 8 || sizeof(baton__sim_port_t) == 192,
-              "an endpoint is three cache lines");
+static_assert(sizeof(void *) != 8 || sizeof(baton__sim_port_t) == 128,
+              "an endpoint is two cache lines");
 
 typedef struct baton__sim_net {
     baton_transport_t transport;
@@ -116,6 +121,18 @@ void baton__sim_net_fini(baton__sim_net_t *net);
 
 /* ---- for the owner ---------------------------------------------------- */
 
+/* Prefetches the first object that the handling of an event will touch. */
+BATON__PREFETCHES void baton__sim_net_prefetch(const baton__sim_net_t *net,
+                                               const baton__sim_entry_t *event)
+{
+    if (event->kind <= BATON__SIM_SENT_AND_ARRIVED) {
+        baton__prefetch(baton__sim_pool_item(&net->pool, event->index),
+                        sizeof(baton__sim_item_t) / BATON__LINE);
+    } else if (event->kind < BATON__SIM_OWNER) {
+        baton__prefetch(&net->ports[event->index], 1);
+    }
+}
+
 /* Handles a batch of the network's own events, all of time net->now_us. */
 void baton__sim_net_events(baton__sim_net_t *net,
                            const baton__sim_entry_t *events, size_t count);
@@ -125,6 +142,14 @@ void baton__sim_net_begin(baton__sim_net_t *net);
 
 /* Adds the rank to the ranks that must step at the current time. */
 void baton__sim_net_due(baton__sim_port_t *port);
+
+/* Returns the place of the i-th of the ranks that must step. */
+static inline uint32_t *baton__sim_net_due_at(const baton__sim_net_t *net,
+                                              uint32_t i)
+{
+    uint32_t at = net->due_first + i;
+    return &net->due[at < (uint32_t)net->size ? at : at - (uint32_t)net->size];
+}
 
 /* Removes the next of the ranks that must step, and returns it. Returns NULL if
    there is none. */

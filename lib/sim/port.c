@@ -48,6 +48,8 @@ static baton_status_t sim_port_post(baton__sim_port_t *port,
         }
         item->sent = true;
     }
+    /* The transfer will begin soon. */
+    __builtin_prefetch(&net->ports[peer]);
     baton__sim_port_queue(port, index);
     return eager ? BATON_DONE : BATON_OK;
 }
@@ -58,7 +60,7 @@ static baton_status_t send(void *endpoint, baton_token_t token, int peer,
 {
     baton__sim_port_t *port = endpoint;
     const baton__sim_net_t *net = port->net;
-    if (++port->sends == port->fail_at || port->dead ||
+    if ((port->until_failure > 0 && --port->until_failure == 0) || port->dead ||
         (net->any_dead && net->ports[peer].dead)) {
         return BATON_ERR_TRANSPORT;
     }
@@ -168,7 +170,7 @@ static size_t poll(void *endpoint, baton_event_t *out, size_t max)
             .token = {.owner = arrived ? NULL : from->subject,
                       .node = from->node},
             .message = arrived ? from->subject : NULL,
-            .peer = from->peer,
+            .peer = (int)from->node,
             .detail = detail_of(from->status),
         };
     }

@@ -1,6 +1,8 @@
 /* The simulator's queue of events, ordered by time. Events of the same time
-   keep the order in which they were pushed. The queue is a heap in which each
-   entry comes before its four children. */
+   keep the order in which they were pushed. Most events are pushed in the order
+   of their times: an event that is not earlier than the last one of a list is
+   appended to this list, in constant time. The others are in a heap in which
+   each entry comes before its four children. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +18,12 @@ typedef struct baton__sim_entry {
 } baton__sim_entry_t;
 
 typedef struct baton__sim_queue {
-    baton__sim_entry_t *entries;
-    size_t count, room;
+    size_t count; /* number of entries in the list and the heap */
+    /* The list: a ring, whose size is a power of two. */
+    baton__sim_entry_t *list;
+    size_t list_first, list_count, list_room;
+    baton__sim_entry_t *heap;
+    size_t heap_count, heap_room;
     uint64_t pushed;
 } baton__sim_queue_t;
 

@@ -342,6 +342,7 @@ void baton__group_fini(baton_group_t *group)
         baton__free(block);
     }
     baton__free(group->name);
+    baton__free(group->average);
     baton__free(group->channels.places);
     baton__free(group->table.places);
     baton__free(group->names.places);

@@ -108,6 +108,7 @@ struct baton_group {
     /* By rank, the rank in the group that this one was made of; or NULL. */
     int *origins;
     char *name; /* the name by which the group was created, or NULL */
+    _Atomic(baton_op_t *) average; /* see baton_schedule_average; or NULL */
     /* The number that marks the messages of a subset (subset.h); 0 if this
        group is a root. */
     uint64_t channel;

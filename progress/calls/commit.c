@@ -30,7 +30,12 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     const char *of = group->name != NULL ? group->name : "";
     size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
     size_t task_bytes = engine->driver->task_bytes;
-    baton__task_t *task = baton__alloc(1, task_bytes + name_bytes);
+    /* Failures and recoveries allocate nothing, except in a simulation. */
+    baton__later_failure_t *later = NULL;
+    size_t failure_bytes =
+        group->sharing == NULL ? sizeof *later + 2 * BATON__SENTENCE_BYTES : 0;
+    baton__task_t *task =
+        baton__alloc(1, task_bytes + failure_bytes + name_bytes);
     /* The attempt is counted even without memory for the schedule, since other
        ranks may have had memory for theirs. */
     engine->driver->enter(engine);
@@ -38,14 +43,18 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     uint32_t attempt = attempts != NULL ? ++*attempts : 0;
     bool enough = task != NULL && attempt > 0;
     if (enough) {
-        char *whole_name = (char *)task + task_bytes;
+        char *whole_name = (char *)task + task_bytes + failure_bytes;
+        if (failure_bytes > 0) {
+            later = (void *)((char *)task + task_bytes);
+            later->sentence = (char *)(later + 1);
+            task->after_recovery = later;
+            task->schedule.sentence = later->sentence + BATON__SENTENCE_BYTES;
+        }
         (void)snprintf(whole_name, name_bytes, "%s%s%s", of,
                        group->name != NULL ? "/" : "", name);
         task->magic = BATON__TASK_MAGIC;
         task->attempt = attempt;
         task->identity = baton__identity(name, attempt);
-        task->average = *BATON_AVG;
-        task->average.arg = (void *)(uintptr_t)group->size;
         atomic_init(&task->limit, UINT64_MAX);
         task->schedule.group = group;
         task->schedule.name = whole_name;
@@ -118,9 +127,25 @@ int baton_schedule_size(const baton_schedule_t *schedule)
 
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule)
 {
-    return baton__is_schedule(schedule, __func__)
-               ? &baton__task_of(schedule)->average
-               : NULL;
+    if (!baton__is_schedule(schedule, __func__)) {
+        return NULL;
+    }
+    baton_group_t *group = schedule->group;
+    /* Pairs with the exchange below, perhaps of another thread. */
+    baton_op_t *average =
+        atomic_load_explicit(&group->average, memory_order_acquire);
+    baton_op_t *made = average == NULL ? baton__alloc(1, sizeof *made) : NULL;
+    if (made != NULL) {
+        *made = *BATON_AVG;
+        made->arg = (void *)(uintptr_t)group->size;
+        if (atomic_compare_exchange_strong_explicit(&group->average, &average,
+                                                    made, memory_order_acq_rel,
+                                                    memory_order_acquire)) {
+            return made;
+        }
+        baton__free(made);
+    }
+    return average;
 }
 
 const char *baton_schedule_name(const baton_schedule_t *schedule)
@@ -242,15 +267,19 @@ static void lay_out_annex(baton__task_t *task)
     const uint32_t depth = schedule->depth;
     const uint32_t failures = depth > FAILURES ? depth : FAILURES;
     size_t bound = (size_t)schedule->buffer_count * (depth > 1 ? depth : 0);
-    schedule->annex_peer_bytes = sizeof *task->due;
-    schedule->annex_bytes = failures * sizeof *task->failures +
-                            bound * sizeof *task->bindings +
+    bool has_due = schedule->group->sharing == NULL;
+    const size_t failure_bytes =
+        has_due ? failures * sizeof *task->failures : 0;
+    schedule->annex_peer_bytes = has_due ? sizeof *task->due : 0;
+    schedule->annex_bytes = failure_bytes + bound * sizeof *task->bindings +
                             baton__arrivals_bytes(schedule);
     if (schedule->annex != NULL) {
         task->failure_count = failures;
-        task->due = (void *)schedule->annex;
-        task->failures = (void *)(task->due + schedule->plan.peer_count);
-        char **bindings = (void *)(task->failures + failures);
+        task->failures = has_due ? (void *)schedule->annex : NULL;
+        task->due = has_due ? (void *)(task->failures + failures) : NULL;
+        char **bindings =
+            (void *)(schedule->annex + failure_bytes +
+                     schedule->annex_peer_bytes * schedule->plan.peer_count);
         task->bindings = bound > 0 ? bindings : NULL;
         baton__arrivals_open(task, bindings + bound);
     }

@@ -33,8 +33,11 @@ bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
 /* Returns the outcome of an epoch, given that a later epoch has failed. */
 static baton_status_t earlier_outcome(const baton__task_t *task, uint64_t epoch)
 {
-    uint64_t failure = atomic_load_explicit(
-        &task->failures[epoch % task->failure_count], memory_order_relaxed);
+    uint64_t failure = 0;
+    if (task->failures != NULL) {
+        failure = atomic_load_explicit(
+            &task->failures[epoch % task->failure_count], memory_order_relaxed);
+    }
     if (baton__task_stays_failed(task) || failure >> 8 < epoch) {
         return BATON_OK;
     }

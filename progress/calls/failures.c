@@ -89,7 +89,7 @@ static baton_status_t recovered(baton_group_t *group)
                               "recovery on %s: \"%s\" can't be "
                               "recovered: %s",
                               baton__group_place(group), failed->name,
-                              failed->sentence);
+                              baton__schedule_sentence(failed));
     }
     engine->driver->leave(engine);
     return status;

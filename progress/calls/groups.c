@@ -27,6 +27,7 @@ typedef struct watched_group {
     /* The transport in use: the given one, or one around it that can also carry
        messages of device memory. */
     baton_transport_t transport;
+    char unknown_name[BATON__UNKNOWN_BYTES];
 } watched_group_t;
 
 static void link_group(baton_group_t *group)
@@ -194,6 +195,7 @@ groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
         .parent = survive ? baton__member_of(parent) : NULL,
         .introduces = true,
         .unknown_peer = -1,
+        .unknown_name = watched->unknown_name,
         .group = {.engine = engine,
                   .stepper = &engine->stepper,
                   .kinds = baton__kinds,

@@ -1357,10 +1357,12 @@ static void dispose(baton_engine_t *engine)
 
 static void init_stepper(baton__stepper_t *stepper)
 {
-    stepper->on_epoch_end = progress_engine_on_epoch_end;
-    stepper->on_recovered = on_recovered;
-    stepper->clock_ns = baton__clock_ns;
-    stepper->is_driven = progress_engine_is_driven;
+    static const baton__hooks_t hooks = {
+        .on_epoch_end = progress_engine_on_epoch_end,
+        .on_recovered = on_recovered,
+        .clock_ns = baton__clock_ns,
+        .is_driven = progress_engine_is_driven};
+    stepper->hooks = &hooks;
     stepper->slice_bytes = BATON__SLICE_BYTES;
 }
 

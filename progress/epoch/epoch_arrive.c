@@ -39,8 +39,13 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
         baton__stepper_add_runnable(schedule);
         break;
     case BATON__WHEN_LATER:
-        baton__epoch_keep_early(run, op->message.ordinal, message);
-        if (op->kind == BATON__ARMED_RECV) {
+        if (!baton__epoch_keep_early(run, op->message.ordinal, message)) {
+            group->transport->drop(group->endpoint, message);
+            baton__epoch_fail_here(
+                schedule, baton__error(BATON_ERR_NO_MEMORY,
+                                       "\"%s\": no memory for early messages",
+                                       schedule->name));
+        } else if (op->kind == BATON__ARMED_RECV) {
             baton__traced_forget_time(group->stepper);
             baton__epoch_begin_if_due(schedule);
         } else if (run->phase == BATON__RUN_RUNNING &&

@@ -118,8 +118,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         }
         stepper->running++;
         stepper->awaited_bytes += schedule->plan.awaited_bytes;
-        if (stepper->on_epoch_begin != NULL) {
-            stepper->on_epoch_begin(schedule);
+        if (stepper->hooks->on_epoch_begin != NULL) {
+            stepper->hooks->on_epoch_begin(schedule);
         }
         /* baton_schedule_start has checked the buffers; if a peer's activation
            began the epoch they have not been checked. */

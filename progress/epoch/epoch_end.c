@@ -19,11 +19,13 @@ static void raise_flag(const baton__task_t *task, uint64_t failed,
                         all && requested > retired ? requested : retired);
 }
 
-static void epoch_end_note_failure(const baton__task_t *task, uint64_t epoch)
+static void epoch_end_note_failure(baton__task_t *task, uint64_t epoch)
 {
-    atomic_store_explicit(&task->failures[epoch % task->failure_count],
-                          epoch << 8 | (uint8_t)-task->failure.status,
-                          memory_order_relaxed);
+    if (baton__task_make_due(task)) {
+        atomic_store_explicit(&task->failures[epoch % task->failure_count],
+                              epoch << 8 | (uint8_t)-task->failure.status,
+                              memory_order_relaxed);
+    }
 }
 
 void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
@@ -43,8 +45,8 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
         raise_flag(task, failed, retired);
     }
     atomic_store_explicit(&task->retired, retired, memory_order_seq_cst);
-    if (stepper->on_epoch_end != NULL) {
-        stepper->on_epoch_end(schedule);
+    if (stepper->hooks->on_epoch_end != NULL) {
+        stepper->hooks->on_epoch_end(schedule);
     }
 }
 

@@ -1,6 +1,7 @@
 /* How an epoch fails: no more nodes are issued, and peers are notified. */
 #include "progress/epoch/epoch.h"
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
@@ -20,10 +21,7 @@ static void set_failure(baton_schedule_t *schedule,
 {
     (void)pthread_mutex_lock(&failure_lock);
     baton__task_of(schedule)->failure = *failure;
-    if (message != schedule->sentence) {
-        (void)snprintf(schedule->sentence, sizeof schedule->sentence, "%s",
-                       message);
-    }
+    baton__sentence_set(&schedule->sentence, message);
     (void)pthread_mutex_unlock(&failure_lock);
 }
 
@@ -95,7 +93,7 @@ void baton__epoch_fail(baton_schedule_t *schedule,
     set_failure(schedule, failure, message);
     task->failing_from = running ? run->epoch : run->epoch + 1;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
-        if (task->due[i].acquaintance != BATON__UNMET) {
+        if (baton__task_acquaintance(task, i) != BATON__UNMET) {
             baton__stepper_tell(task, i, BATON__TELL_FAILURE);
         }
     }
@@ -223,11 +221,21 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
                                  const char *message)
 {
     assert(baton__driven_here(schedule->group));
-    baton__later_failure_t *later = &baton__task_of(schedule)->after_recovery;
+    baton__task_t *task = baton__task_of(schedule);
+    if (task->after_recovery == NULL &&
+        (task->after_recovery =
+             baton__alloc(1, sizeof *task->after_recovery)) == NULL) {
+        /* Without memory the schedule can't be recovered. */
+        baton__failure_t final = *failure;
+        final.final = true;
+        set_failure(schedule, &final, message);
+        return;
+    }
+    baton__later_failure_t *later = task->after_recovery;
     if (later->failing_from == 0 || epoch < later->failing_from) {
         later->failure = *failure;
         later->failing_from = epoch;
-        (void)snprintf(later->sentence, sizeof later->sentence, "%s", message);
+        baton__sentence_set(&later->sentence, message);
     }
 }
 
@@ -248,7 +256,7 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
     if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
         baton__failure_t same = task->failure;
         same.final |= failure->final;
-        set_failure(schedule, &same, schedule->sentence);
+        set_failure(schedule, &same, baton__schedule_sentence(schedule));
         return;
     }
     if (run->phase == BATON__RUN_RUNNING && run->epoch >= epoch) {
@@ -268,7 +276,8 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule)
     if (schedule->run.phase == BATON__RUN_IDLE && task->failing_from != 0 &&
         task->failing_from <= schedule->run.epoch + 1) {
         const baton__failure_t failure = task->failure;
-        baton__epoch_fail(schedule, &failure, schedule->sentence);
+        baton__epoch_fail(schedule, &failure,
+                          baton__schedule_sentence(schedule));
     }
 }
 
@@ -279,7 +288,8 @@ baton__failure_t baton__epoch_failure(const baton__task_t *task,
 {
     (void)pthread_mutex_lock(&failure_lock);
     const baton__failure_t failure = task->failure;
-    (void)snprintf(sentence_out, bytes, "%s", task->schedule.sentence);
+    (void)snprintf(sentence_out, bytes, "%s",
+                   baton__schedule_sentence(&task->schedule));
     (void)pthread_mutex_unlock(&failure_lock);
     return failure;
 }
@@ -309,7 +319,7 @@ void baton__epoch_forget_failure(baton__task_t *task)
      */
     atomic_fetch_add_explicit(&task->generation, 1, memory_order_seq_cst);
     task->failure = (baton__failure_t){0};
-    task->schedule.sentence[0] = '\0';
+    baton__sentence_set(&task->schedule.sentence, "");
     (void)pthread_mutex_unlock(&failure_lock);
 }
 

@@ -253,9 +253,9 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    bool timed = stepper->clock_ns != NULL &&
+    bool timed = stepper->hooks->clock_ns != NULL &&
                  (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
-    uint64_t began = timed ? stepper->clock_ns() : 0;
+    uint64_t began = timed ? stepper->hooks->clock_ns() : 0;
     const uint64_t began_ns = baton__traced_begin();
     if ((op->flags & BATON__QUICK) == 0) {
         baton__stepper_flush(stepper);
@@ -264,7 +264,7 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
         issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
     BATON__TRACED(work, schedule, node, began_ns);
     if (timed) {
-        bool quick = stepper->clock_ns() - began <= QUICK_CALL_NS;
+        bool quick = stepper->hooks->clock_ns() - began <= QUICK_CALL_NS;
         op->flags = (uint16_t)(quick ? op->flags | BATON__QUICK
                                      : op->flags & ~BATON__QUICK);
     }
@@ -496,8 +496,8 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
         return;
     }
     bool through = baton__run_is_through(run);
-    bool busy =
-        through && stepper->is_busy != NULL && stepper->is_busy(schedule);
+    bool busy = through && stepper->hooks->is_busy != NULL &&
+                stepper->hooks->is_busy(schedule);
     if (baton__run_has_ready(run) || busy) {
         baton__stepper_add_runnable(schedule);
     } else if (through) {

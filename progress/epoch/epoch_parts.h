@@ -111,8 +111,9 @@ void baton__epoch_come(baton_schedule_t *schedule);
    order of their epochs. */
 /* Removes and returns the kept message of the running epoch, or NULL. */
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
-/* Keeps a message whose receive has not fired. */
-void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
+/* Keeps a message whose receive has not fired. Returns false if there is no
+   memory. */
+bool baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
 
 /* Receives the message of a loan into the target of the loan's receive, because

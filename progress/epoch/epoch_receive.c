@@ -157,6 +157,7 @@ bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node)
     return (op->flags & BATON__OPTIONAL) == 0 &&
            !schedule->group->transport->unordered &&
            schedule->run.state[node] == BATON__NODE_WAITING &&
+           schedule->run.early_count > 0 &&
            schedule->run.early[op->message.ordinal] != NULL;
 }
 

@@ -3,6 +3,7 @@
    fails the epoch. */
 #include "progress/epoch/epoch.h"
 
+#include "base/alloc.h"
 #include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/state/traced.h"
@@ -18,6 +19,9 @@ void baton__epoch_come(baton_schedule_t *schedule)
 
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal)
 {
+    if (run->early_count == 0) {
+        return NULL;
+    }
     baton_message_t **link = &run->early[ordinal];
     baton_message_t *message = *link;
     if (message == NULL || message->header.epoch != run->epoch) {
@@ -28,9 +32,14 @@ baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal)
     return message;
 }
 
-void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
+bool baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message)
 {
+    if (run->early == NULL &&
+        (run->early = baton__alloc(run->plan->receive_count,
+                                   sizeof *run->early)) == NULL) {
+        return false;
+    }
     baton_message_t **link = &run->early[ordinal];
     while (*link != NULL && (*link)->header.epoch <= message->header.epoch) {
         link = &(*link)->next;
@@ -38,6 +47,7 @@ void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
     message->next = *link;
     *link = message;
     run->early_count++;
+    return true;
 }
 
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch)

@@ -45,7 +45,7 @@ baton_status_t baton__failure_send(const baton__task_t *task, int peer,
                          .final = task->failure.final,
                          .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
-    baton__text_add(&text, "%s", task->schedule.sentence);
+    baton__text_add(&text, "%s", baton__schedule_sentence(&task->schedule));
     baton_header_t header = baton__notice_header(task, BATON__MESSAGE_FAILURE);
     header.epoch = from;
     return group->transport->notify(group->endpoint, peer, &header, &failure,
@@ -282,7 +282,8 @@ void baton__notice_shrink(baton_group_t *group, int lost)
    because the schedule failed before any epoch had sent a HELLO. */
 static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
 {
-    const uint8_t acquaintance = task->due[peer].acquaintance;
+    const baton__acquaintance_t acquaintance =
+        baton__task_acquaintance(task, peer);
     return acquaintance == BATON__GREETED ||
            (acquaintance == BATON__UNMET && has_failed);
 }
@@ -320,7 +321,7 @@ void baton__notice_record(const baton__task_t *task, bool has_failed)
         }
     }
     baton__text_t text = {record->cause, sizeof record->cause, 0};
-    baton__text_add(&text, "%s", task->schedule.sentence);
+    baton__text_add(&text, "%s", baton__schedule_sentence(&task->schedule));
     baton__table_enter(&member->destroyed, task->identity)->destroyed = record;
 }
 

@@ -2,6 +2,7 @@
    and compare what they have committed; see notice.h. */
 #include "progress/membership/notice_parts.h"
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "progress/epoch/epoch.h"
@@ -135,8 +136,11 @@ void baton__notice_hello(baton_schedule_t *schedule)
     assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);
-    task->unmet = schedule->plan.peer_count;
-    for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
+    /* A shared plan has all that an introduction sets. */
+    const uint32_t peers =
+        schedule->plan.shared ? 0 : schedule->plan.peer_count;
+    task->unmet = task->due != NULL ? peers : 0;
+    for (uint32_t i = 0; i < peers; i++) {
         int peer = (int)schedule->plan.peers[i];
         if (!baton__member_of(group)->introduces || peer == group->rank) {
             baton__epoch_introduce(schedule, i);
@@ -281,14 +285,19 @@ void baton__hello_receive(baton_group_t *group, baton_message_t *message)
     baton__group_note_report(group, peer, hello.summary.lost);
     if (schedule == NULL) {
         member->unknown_peer = peer;
-        memcpy(member->unknown_name, hello.name, sizeof member->unknown_name);
+        if (member->unknown_name == NULL) {
+            member->unknown_name = baton__alloc(1, sizeof hello.name);
+        }
+        if (member->unknown_name != NULL) {
+            memcpy(member->unknown_name, hello.name, sizeof hello.name);
+        }
         return;
     }
     baton__task_t *task = baton__task_of(schedule);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index < schedule->plan.peer_count) {
         schedule->run.progress_count +=
-            task->due[index].acquaintance != BATON__MET;
+            baton__task_acquaintance(task, index) != BATON__MET;
         baton__stepper_meet(task, index, BATON__GREETED);
     }
     const summary_t ours = summarise(schedule, peer);

@@ -78,8 +78,8 @@ static void recovery_end_part(baton_group_t *group)
     /* Pairs with the load in baton__group_is_recovered(). */
     atomic_fetch_sub_explicit(&baton__member_of(group)->recovery_left, 1,
                               memory_order_seq_cst);
-    if (stepper->on_recovered != NULL) {
-        stepper->on_recovered(group);
+    if (stepper->hooks->on_recovered != NULL) {
+        stepper->hooks->on_recovered(group);
     }
 }
 
@@ -122,7 +122,8 @@ static void recovery_reset(baton__task_t *task)
         baton__queues_raise(schedule, 0);
     }
     atomic_store_explicit(&task->failed, 0, memory_order_relaxed);
-    for (uint32_t i = 0; i < task->failure_count; i++) {
+    for (uint32_t i = 0; i < task->failure_count && task->failures != NULL;
+         i++) {
         atomic_store_explicit(&task->failures[i], 0, memory_order_relaxed);
     }
     atomic_store_explicit(&task->retired, 0, memory_order_seq_cst);
@@ -142,7 +143,9 @@ static void recovery_join(baton__task_t *task)
     uint64_t retired = baton__task_retired(task);
     baton__epoch_drop_up_to(&task->schedule, UINT64_MAX);
     /* A recovery that ended early may have left a failure. */
-    task->after_recovery.failing_from = 0;
+    if (task->after_recovery != NULL) {
+        task->after_recovery->failing_from = 0;
+    }
     baton__task_set_phase(task, BATON__RUN_RECOVERING);
     atomic_store_explicit(&task->limit, UINT64_MAX, memory_order_relaxed);
     if (task->on_recover == NULL) {
@@ -186,12 +189,12 @@ static bool recovery_advance(baton__task_t *task)
     *agreement = (baton__agreement_t){0};
     recovery_reset(task);
     end_schedule(group);
-    baton__later_failure_t *later = &task->after_recovery;
-    uint64_t failing_from = later->failing_from;
+    baton__later_failure_t *later = task->after_recovery;
+    uint64_t failing_from = later != NULL ? later->failing_from : 0;
     if (failing_from != 0) {
         later->failing_from = 0;
         baton__epoch_fail_from(&task->schedule, failing_from, &later->failure,
-                               later->sentence);
+                               later->sentence != NULL ? later->sentence : "");
     }
     baton__epoch_begin_if_due(&task->schedule);
     return true;

@@ -215,8 +215,8 @@ static void stop_asking(baton_group_t *group, baton__shrinking_t state)
     baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
     set_state(baton__member_of(group)->shrink, state);
-    if (stepper->on_recovered != NULL) {
-        stepper->on_recovered(group);
+    if (stepper->hooks->on_recovered != NULL) {
+        stepper->hooks->on_recovered(group);
     }
 }
 

@@ -39,7 +39,7 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
     if (state == BATON__NODE_HELD) {
         baton__text_add(text, "; rank %d has not committed \"%s\"", peer,
                         schedule->name);
-        if (member->unknown_peer == peer) {
+        if (member->unknown_peer == peer && member->unknown_name != NULL) {
             baton__text_add(
                 text, "; it has committed \"%s\", which this rank has not",
                 member->unknown_name);
@@ -103,7 +103,8 @@ static void describe_draining(const baton__task_t *task, baton__text_t *text)
     baton__text_add(text,
                     "\n    it has failed (%s); %u messages and %u async nodes "
                     "have not ended",
-                    task->schedule.sentence, task->moving, task->begun);
+                    baton__schedule_sentence(&task->schedule), task->moving,
+                    task->begun);
     if (task->queued > 0) {
         baton__text_add(text, ", and %u nodes that are queued on %s",
                         task->queued, task->schedule.group->device->port.name);

@@ -194,6 +194,9 @@ void baton__member_fini(baton__member_t *member)
     baton__group_drop_notices(&member->subset_headers);
     baton__free(member->lost);
     baton__free(member->reporters);
+    if (member->group.borrowed) {
+        baton__free(member->unknown_name);
+    }
     baton__free(member->hellos.places);
     baton__free(member->shrink);
     baton__group_fini(&member->group);

@@ -150,8 +150,9 @@ typedef struct baton__member {
 
     baton_group_t group;
 
-    baton__loss_t *lost;    /* the lost peers, with the cause of each loss */
-    uint32_t lost_capacity; /* allocated entries in `lost` */
+    baton__loss_t *lost;      /* the lost peers, with the cause of each loss */
+    uint32_t lost_capacity;   /* allocated entries in `lost` */
+    uint32_t neighbour_count; /* entries in `neighbours` */
     /* The peer that was lost first, which errors name. As long as this rank
        itself has lost no peer, this field names a rank whose loss a peer has
        reported. `first.detail` is NULL if there is neither. */
@@ -184,22 +185,21 @@ typedef struct baton__member {
     /* The ranks of this host, by rank, with their rows of the board; none if
        the transport has no board. Constant. */
     baton__neighbour_t *neighbours;
-    uint32_t neighbour_count;
     /* BATON__REPORTERS records of schedules that are not committed here; NULL
        until a rank asks about one. */
     baton__reporter_t *reporters;
     /* 1 + the peer that the group waited for when the watchdog last looked. */
     int awaited;
+    uint32_t children; /* number of existing groups of this group's survivors */
     struct baton__verifier *verifier; /* set only with BATON_VERIFY=1 */
     /* The member of the group whose survivors form this group, or NULL. */
     struct baton__member *parent;
-    uint32_t children; /* number of existing groups of this group's survivors */
     /* The state of the shrink, see shrink.c; NULL until the group is shrunk. */
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
-    int unknown_peer; /* -1: no peer has */
-    char unknown_name[BATON__UNKNOWN_BYTES];
+    int unknown_peer;   /* -1: no peer has */
+    char *unknown_name; /* of a simulated group: NULL before the first */
 } baton__member_t;
 
 /* The only function that computes the address of a group's member. */

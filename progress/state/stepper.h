@@ -8,20 +8,46 @@
    it computes at most BATON__SLICE_BYTES bytes at once. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
+struct baton__stepper;
+
+/* The functions in which the engines' drivers differ. Each may be NULL. */
+typedef struct baton__hooks {
+    /* Returns true while the simulated processor is busy. The rank's
+       epochs retire when the processor is free. */
+    bool (*is_busy)(const baton_schedule_t *schedule);
+    /* Called when an epoch has begun. */
+    void (*on_epoch_begin)(baton_schedule_t *schedule);
+    /* Called when an epoch has ended. An engine wakes its waiting threads; the
+       simulator notes the time. (baton__task_t.on_end is the application's
+       callback.) */
+    void (*on_epoch_end)(baton_schedule_t *schedule);
+    /* Called when a recovery, a farewell or a shrink is over, to wake
+       waiting threads. */
+    void (*on_recovered)(baton_group_t *group);
+    /* Returns the time, which serves to tell long calls from quick
+       ones. Without this function calls are not timed. */
+    uint64_t (*clock_ns)(void);
+    /* Returns true if the calling thread drives. A simulator has only
+       one thread, and lacks this function. Only assertions call it. */
+    bool (*is_driven)(const struct baton__stepper *stepper);
+} baton__hooks_t;
+
 typedef struct baton__stepper {
+    /* The fields that each step uses come first, on two cache lines. */
+
     /* The list of groups that have endpoints of their own (root groups). Each
        of them lists its subsets, which use its endpoint. */
     baton_group_t *groups;
     /* The tasks that get a turn in the next step. */
     baton__task_t *runnable_head;
     baton__task_t *runnable_tail;
-    baton__task_t *tasks;       /* the tasks of committed schedules */
-    baton__task_t *uncommitted; /* the tasks of all other schedules */
-    baton__queue_list_t queues; /* the queues that have notices to send */
+    /* The mailbox: a list of tasks, the newest first. */
+    _Atomic(baton__task_t *) mail;
     /* The schedule whose nodes are being issued now; or NULL. */
     baton_schedule_t *issuing;
     /* The schedules with events of the device to query. */
     baton_schedule_t *offloads;
+    baton__queue_list_t queues; /* the queues that have notices to send */
     /* Number of nodes that running epochs wait for: nodes that are held or in
        motion (sched/run.h), and required receives without their message. */
     uint32_t waited;
@@ -32,15 +58,12 @@ typedef struct baton__stepper {
     /* The number of recoveries, farewells and shrinks that go on, of groups and
        of schedules. */
     uint32_t recovering;
-    /* Number of schedules that recover by a baton_recover_fn. */
-    uint32_t agreeing;
-    /* Number of committed schedules with armed receives. */
-    uint32_t activatable;
     size_t bytes_left; /* bytes that this step may still compute and copy */
     /* The most bytes of a node that are computed or copied at once. */
     size_t slice_bytes;
-    /* The bytes of all messages that running epochs wait for. */
-    size_t awaited_bytes;
+    /* The time that the trace's next record may use without reading the clock;
+       0: that record must read the clock. See traced.h. */
+    uint64_t traced_ns;
     /* A recovery or shrink must be advanced again without any event: a peer had
        no room for a notice, a baton_recover_fn is to be called again, or a
        shrink waits for proof that lost processes have ended. */
@@ -53,29 +76,16 @@ typedef struct baton__stepper {
     bool left_calls;
     bool unpolled; /* the last step has left out the poll; see baton__step */
     bool doubts;   /* at least one task has a `doubted` node */
-    /* The mailbox: a list of tasks, the newest first. */
-    _Atomic(baton__task_t *) mail;
-    /* Optional: returns true while the simulated processor is busy. The rank's
-       epochs retire when the processor is free. */
-    bool (*is_busy)(const baton_schedule_t *schedule);
-    /* Optional: called when an epoch has begun. */
-    void (*on_epoch_begin)(baton_schedule_t *schedule);
-    /* Optional: called when an epoch has ended. An engine wakes its waiting
-       threads; the simulator notes the time. (baton__task_t.on_end is the
-       application's callback.) */
-    void (*on_epoch_end)(baton_schedule_t *schedule);
-    /* Optional: called when a recovery, a farewell or a shrink is over, to wake
-       waiting threads. */
-    void (*on_recovered)(baton_group_t *group);
-    /* Optional: returns the time, which serves to tell long calls from quick
-       ones. Without this function calls are not timed. */
-    uint64_t (*clock_ns)(void);
-    /* Optional: returns true if the calling thread drives. A simulator has only
-       one thread, and lacks this function. Only assertions call it. */
-    bool (*is_driven)(const struct baton__stepper *stepper);
-    /* The time that the trace's next record may use without reading the clock;
-       0: that record must read the clock. See traced.h. */
-    uint64_t traced_ns;
+
+    baton__task_t *tasks;       /* the tasks of committed schedules */
+    baton__task_t *uncommitted; /* the tasks of all other schedules */
+    /* Number of schedules that recover by a baton_recover_fn. */
+    uint32_t agreeing;
+    /* Number of committed schedules with armed receives. */
+    uint32_t activatable;
+    /* The bytes of all messages that running epochs wait for. */
+    size_t awaited_bytes;
+    const baton__hooks_t *hooks;
     /* An epoch that makes no progress for this long has stalled. */
     uint32_t stall_ms;
     uint64_t looked_ns; /* the time at which the watchdog last looked */
@@ -85,7 +95,8 @@ typedef struct baton__stepper {
    the callers of a function use this and baton__driven_here. */
 static inline bool baton__stepper_driven_here(const baton__stepper_t *stepper)
 {
-    return stepper->is_driven == NULL || stepper->is_driven(stepper);
+    return stepper->hooks->is_driven == NULL ||
+           stepper->hooks->is_driven(stepper);
 }
 
 /* Does what baton__stepper_driven_here does, for the stepper that drives a
@@ -163,10 +174,14 @@ static inline void baton__stepper_list(baton__peer_queue_t *queue,
 }
 
 /* Adds notices to those that are due to a peer. `peer` is an index of
-   plan.peers, `what` has BATON__TELL_ bits. */
+   plan.peers, `what` has BATON__TELL_ bits. If there is no memory for `due`,
+   nothing is added. */
 static inline void baton__stepper_tell(baton__task_t *task, uint32_t peer,
                                        uint8_t what)
 {
+    if (!baton__task_make_due(task)) {
+        return;
+    }
     baton__peer_notice_t *due = &task->due[peer];
     baton_group_t *group = task->schedule.group;
     baton__peer_queue_t *queue =
@@ -207,16 +222,18 @@ static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
                                        baton__acquaintance_t acquaintance)
 {
     assert(baton__driven_here(task->schedule.group));
-    uint8_t *now = &task->due[peer].acquaintance;
-    task->unmet -= *now == BATON__UNMET;
-    *now = acquaintance > *now ? (uint8_t)acquaintance : *now;
+    baton__acquaintance_t now = baton__task_acquaintance(task, peer);
+    task->unmet -= now == BATON__UNMET;
+    if (acquaintance > now) {
+        task->due[peer].acquaintance = (uint8_t)acquaintance;
+    }
 }
 
 /* Makes a HELLO due to a peer, unless this rank has greeted or met the peer
    already. */
 static inline void baton__stepper_greet(baton__task_t *task, uint32_t peer)
 {
-    if (task->due[peer].acquaintance == BATON__UNMET) {
+    if (baton__task_acquaintance(task, peer) == BATON__UNMET) {
         baton__stepper_meet(task, peer, BATON__GREETED);
         baton__stepper_tell(task, peer, BATON__TELL_HELLO);
     }

@@ -26,12 +26,13 @@ typedef struct baton__failure {
 } baton__failure_t;
 
 /* A failure in the next incarnation, which a recovered peer reported while this
-   rank still recovers. It takes effect after the recovery. */
+   rank still recovers. It takes effect after the recovery. Where ranks share
+   plans, memory is allocated for the first such failure. */
 typedef struct baton__later_failure {
     baton__failure_t failure;
     /* The first epoch that this failure affects; 0: there is no failure. */
     uint64_t failing_from;
-    char sentence[BATON__SENTENCE_BYTES];
+    char *sentence; /* NULL: there is none */
 } baton__later_failure_t;
 
 /* The state of the introduction of a schedule to a peer. */
@@ -124,6 +125,8 @@ typedef struct baton__task {
     /* Number of threads in wait or baton_async_complete. */
     _Atomic uint32_t waiters;
     _Atomic uint32_t generation; /* number of recoveries so far */
+    /* The status of the epochs after last_retired. */
+    baton_status_t last_status;
     /* The last epoch whose failure wait or test has returned. */
     _Atomic uint64_t reported;
     /* The status of a failed epoch that was started before the last recovery,
@@ -134,8 +137,6 @@ typedef struct baton__task {
     /* The last epoch that retired before the last recovery. The failure lock
        guards this and last_status. */
     uint64_t last_retired;
-    /* The status of the epochs after last_retired. */
-    baton_status_t last_status;
 
     /* ---- the driver, once an epoch ---- */
 
@@ -155,9 +156,8 @@ typedef struct baton__task {
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
     /* During a start that is traced: the time of its record; else 0. Any thread
-       accesses this field and the next one. */
+       accesses this field. */
     _Atomic uint64_t traced_ns;
-    _Atomic uint16_t trace; /* see traced.c */
 
     /* ---- the driver, less often ---- */
 
@@ -165,7 +165,8 @@ typedef struct baton__task {
        not. */
     struct baton__task *next;
     struct baton__task *previous;
-    /* By index in plan.peers: the notices that are due to the peer. */
+    /* By index in plan.peers: the notices that are due to the peer. Where ranks
+       share plans this is NULL until there is a notice: all peers are MET. */
     baton__peer_notice_t *due;
     uint32_t due_count; /* number of peers to which a notice is due */
     /* The number of this schedule among those of its name; see group.h. */
@@ -181,11 +182,10 @@ typedef struct baton__task {
     /* The detail of that message's failure, or NULL. */
     const char *doubted_detail;
     /* The last failed epochs: epoch << 8 | -status, by epoch modulo
-       failure_count. Any thread reads them. */
+       failure_count. Any thread reads them. NULL if `due` is. */
     _Atomic uint64_t *failures;
-    uint32_t failure_count;
-    baton__failure_t failure; /* guarded by the failure lock */
-    baton__later_failure_t after_recovery;
+    baton__failure_t failure;               /* guarded by the failure lock */
+    baton__later_failure_t *after_recovery; /* NULL: there was none so far */
     /* The agreements on the epoch that on_recover gets; their index is that of
        the agreements in baton__member_t. */
     baton__agreement_t agreements[2];
@@ -195,7 +195,6 @@ typedef struct baton__task {
     /* The function that is called when the schedule has failed, or NULL. */
     baton_failed_fn on_failure;
     void *on_failure_arg;
-    baton_op_t average; /* see baton_schedule_average */
 
     /* ---- the watchdog ---- */
 
@@ -205,7 +204,9 @@ typedef struct baton__task {
     uint64_t asks_at_ns; /* the time of the next round of inquiries */
     /* Number of rounds of inquiries since the stall began, or was logged. */
     uint8_t inquiries;
-    uint8_t told; /* the level at which this stall was logged, or 0 */
+    uint8_t told;           /* the level at which this stall was logged, or 0 */
+    _Atomic uint16_t trace; /* see traced.c; any thread accesses this */
+    uint32_t failure_count; /* size of `failures` */
     baton__reporter_t reporter;
     struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
 } baton__task_t;
@@ -275,6 +276,19 @@ static inline void baton__task_set_phase(baton__task_t *task,
     /* Pairs with the load in is_idle(), commit.c. */
     atomic_store_explicit(&task->busy, busy, memory_order_release);
 }
+
+/* How far the schedule and a peer, an index of plan.peers, are acquainted. */
+static inline baton__acquaintance_t
+baton__task_acquaintance(const baton__task_t *task, uint32_t peer)
+{
+    return task->due != NULL
+               ? (baton__acquaintance_t)task->due[peer].acquaintance
+               : BATON__MET;
+}
+
+/* Makes `failures` and `due` if they are NULL. Returns false if there is no
+   memory. */
+bool baton__task_make_due(baton__task_t *task);
 
 /* Frees a schedule and its task. None of its nodes may be in motion. The struct
    of an orphan stays until destroy is called again. */

@@ -26,7 +26,8 @@ static uint16_t traced_enter(baton__task_t *task)
                                     .incarnation = group->incarnation,
                                     .nodes = schedule->count};
     (void)snprintf(entry.name, sizeof entry.name, "%s", schedule->name);
-    return group->stepper->clock_ns != NULL ? baton__trace_enter(&entry) : 0;
+    return group->stepper->hooks->clock_ns != NULL ? baton__trace_enter(&entry)
+                                                   : 0;
 }
 
 /* Returns the schedule's number in the table, where the first call enters it; 0

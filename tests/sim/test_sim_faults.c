@@ -148,6 +148,20 @@ TEST(test_sim_fail_send_when_a_message_comes)
     support_ok(baton_sim_destroy(sim));
 }
 
+/* Ranks that share a plan have no memory for notices before one fails. */
+TEST(test_sim_fail_send_where_ranks_share_a_plan)
+{
+    baton_sim_options_t options = support_sim_options(2);
+    options.cost_only = true;
+    const support_message_t both[] = {{0, 1, 8}, {1, 0, 8}};
+    baton_sim_t *sim = traffic(&options, both, 2);
+    support_ok(baton_sim_fail_send(sim, 1, 1));
+    support_expect(baton_sim_epoch(sim, NULL), BATON_ERR_TRANSPORT);
+    support_fails(baton_schedule_wait(baton_sim_schedule(sim, 0), 0),
+                  BATON_ERR_TRANSPORT, "on rank 1");
+    support_ok(baton_sim_destroy(sim));
+}
+
 /* ---- deaths ------------------------------------------------------------- */
 
 static void kill_one(void *arg)

@@ -189,7 +189,7 @@ TEST(test_queue_allocates_for_its_count_alone)
         assert_true(baton__sim_queue_push(&queue, at + 0.7, 0, entry.index));
     }
     assert_int_equal(baton__alloc_count(), before);
-    assert_true(queue.room < 2 * COUNT);
+    assert_true(queue.list_room < 2 * COUNT);
     baton__sim_queue_fini(&queue);
     assert_int_equal(queue.count, 0);
 }

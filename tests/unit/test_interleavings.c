@@ -808,7 +808,7 @@ static void take_turn(baton_schedule_t *schedule)
         w.engine.stepper.running--;
         atomic_store_explicit(&task->base.retired, schedule->run.epoch,
                               memory_order_release);
-        w.engine.stepper.on_epoch_end(schedule);
+        w.engine.stepper.hooks->on_epoch_end(schedule);
         begin_epoch(schedule);
     }
 }
