@@ -241,9 +241,14 @@ class Build:
             words = shlex.split(entry["command"])  # ends in -o OBJECT -c SOURCE
             self.commands[os.path.relpath(words[-1], root)].append(
                 (words[:-4] + ["-fno-lto"], words[-3]))
-        # A test that includes files of the library is compiled in their place.
+        # A test that includes files of the library is compiled in their place. Tests
+        # also fail if they leak memory, but for those that count allocations.
+        self.counting = set()
         for path in list(self.commands):
-            names = re.findall(r'^#include "(.*\.c)"', (root / path).read_text(), re.M)
+            text = (root / path).read_text()
+            if re.search(r'"support/(malloc|trial)\.h"', text):
+                self.counting.add(pathlib.Path(path).stem)
+            names = re.findall(r'^#include "(.*\.c)"', text, re.M)
             files = {flat(each) for name in names for each in (name, "lib/" + name)
                      if each in self.commands}
             if files:
@@ -299,6 +304,8 @@ class Build:
                 words.append(word)
         objects = [path for path in objects if in_front == (
             os.path.basename(path)[:4] == "mpi+") or "+" not in os.path.basename(path)]
+        if program.startswith("test_") and program not in self.counting:
+            words.append("-fsanitize=leak")
         return subprocess.run(
             [words[0], *objects, *words[1:], *set(flags).intersection(COVERAGE), "-o",
              folder / program], check=False, cwd=self.build, **QUIET).returncode == 0
