@@ -5,6 +5,7 @@
 #include "dropin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -567,19 +568,22 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
-/* What the calls of these tests allocate is free behind them. (Open MPI leaks
-   on one rank, and with a sanitizer mallinfo2 tells nothing.) */
+/* What the calls of these tests allocate is free behind them. MPI may allocate
+   more in some rounds, but not in all. (On one rank Open MPI leaks, and with a
+   sanitizer mallinfo2 tells nothing.) */
 static void test_memory(void)
 {
-    enum { ROUNDS = 100, FIRST = 20 };
-    size_t before = 0;
-    for (int round = 0; round < ROUNDS && size > 1; round++) {
-        before = round == FIRST ? mallinfo2().uordblks : before;
-        test_derived();
-        test_freed();
+    long least = LONG_MAX;
+    for (int round = 0; round < 8 && size > 1; round++) {
+        size_t before = mallinfo2().uordblks;
+        for (int turn = 0; turn < 12; turn++) {
+            test_derived();
+            test_freed();
+        }
+        long more = (long)(mallinfo2().uordblks - before);
+        least = more < least ? more : least;
     }
-    long more = (long)(mallinfo2().uordblks - before);
-    EXPECT(size == 1 || more < 250 * (ROUNDS - FIRST), "%ld bytes leak", more);
+    EXPECT(size == 1 || least < 6000, "%ld bytes leak", least);
 }
 
 /* Starts many collectives of one shape, and many of different shapes, at once.
