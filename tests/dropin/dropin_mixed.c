@@ -459,6 +459,8 @@ static void test_derived(void)
     for (int gaps = 0; gaps < 2; gaps++) {
         MPI_Datatype row, copy;
         int before = packs;
+        MPI_Ibcast(in, 400, MPI_INT, 0, MPI_COMM_WORLD, &request);
+        await(&request);
         fill(1);
         MPI_Type_contiguous(4, gaps ? MPI_DOUBLE_INT : MPI_INT, &row);
         MPI_Type_dup(row, &copy);
