@@ -10,11 +10,12 @@ specific runs first, and the first that fails ends the trial. (Tables are left a
     tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--part P] [-j JOBS]
                     [--minutes M] [--again] [--longest S] [--least PERCENT]
 
-The tests are those labelled unit and sim, and the MPI tests on 3 ranks, or whose names
-have no number of ranks. (Those that kill ranks leave no counters.) FOLDER may be that
-of mutants.sh, whose way to build this script shares: the library and the tests are
-built once, and a mutant is its one file, linked ahead of the library. gcov tells which
-lines each test runs; it is asked once, until the test is built anew.
+The tests are those labelled unit and sim, the MPI tests on 3 ranks, or whose names have
+no number of ranks, and those on 3 ranks of emulated hosts, if this user may have these.
+(Those that kill ranks leave no counters.) FOLDER may be that of mutants.sh, whose way to
+build this script shares: the library and the tests are built once, and a mutant is its
+one file, linked ahead of the library. gcov tells which lines each test runs; it is asked
+once, until the test is built anew.
 
 FOLDER keeps all results. A call that --minutes ends is continued by the next one, and
 a mutant that was found is not tried again. --again tries those that survived with the
@@ -254,9 +255,14 @@ class Build:
             words = shlex.split(entry["command"])  # ends in -o OBJECT -c SOURCE
             self.commands[os.path.relpath(words[-1], root)].append(
                 (words[:-4] + ["-fno-lto"], words[-3]))
-        # A test that includes files of the library is compiled in their place.
+        # A test that includes files of the library is compiled in their place. Tests
+        # also fail if they leak memory, but for those that count allocations.
+        self.counting = set()
         for path in list(self.commands):
-            names = re.findall(r'^#include "(.*\.c)"', (root / path).read_text(), re.M)
+            text = (root / path).read_text()
+            if re.search(r'"support/(malloc|trial)\.h"', text):
+                self.counting.add(pathlib.Path(path).stem)
+            names = re.findall(r'^#include "(.*\.c)"', text, re.M)
             files = {flat(each) for name in names for each in (name, "lib/" + name)
                      if each in self.commands}
             if files:
@@ -312,6 +318,8 @@ class Build:
                 words.append(word)
         objects = [path for path in objects if in_front == (
             os.path.basename(path)[:4] == "mpi+") or "+" not in os.path.basename(path)]
+        if program.startswith("test_") and program not in self.counting:
+            words.append("-fsanitize=leak")
         return subprocess.run(
             [words[0], *objects, *words[1:], *set(flags).intersection(COVERAGE), "-o",
              folder / program], check=False, cwd=self.build, **QUIET).returncode == 0
@@ -331,8 +339,8 @@ class Test:
         self.program = os.path.basename(self.built)
         self.says = properties.get("PASS_REGULAR_EXPRESSION", [""])[0]
         kind = properties.get("LABELS", [""])[0]
-        self.wanted = self.built and re.match("unit|sim|mpi", kind) and \
-            not re.search(r"[.]np(?!3$)|kill|survivors", self.name)
+        self.wanted = self.built and re.match("unit|sim|mpi|hosts", kind) and \
+            not re.search(r"[.]np(?!3$)|kill|survivors|hosts(?!.*[.]np3$)", self.name)
 
     def run(self, program, folder, patience, **environment):
         """Whether it passes, without taking longer than the patience allows."""

@@ -5,6 +5,7 @@
 #include "dropin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -223,14 +224,6 @@ static void run_all_kinds(MPI_Comm comm)
     memset(send_at, 0, sizeof send_at);
     WAYS(comm, alltoallv, Alltoallv, from, sends, send_at, MPI_INT, to, recvs,
          recv_at, MPI_INT);
-    /* the first rank has no memory, and nothing to send or to receive */
-    const bool none = me == 0;
-    for (int r = 0; r < p; r++) {
-        sends[r] = none || r == 0 ? 0 : sends[r];
-        recvs[r] = none || r == 0 ? 0 : recvs[r];
-    }
-    WAYS(comm, alltoallv, Alltoallv, none ? NULL : from, sends, send_at,
-         MPI_INT, none ? NULL : to, recvs, recv_at, MPI_INT);
     MPI_Request request;
     MPI_Ibarrier(comm, &request);
     await(&request);
@@ -466,6 +459,8 @@ static void test_derived(void)
     for (int gaps = 0; gaps < 2; gaps++) {
         MPI_Datatype row, copy;
         int before = packs;
+        MPI_Ibcast(in, 400, MPI_INT, 0, MPI_COMM_WORLD, &request);
+        await(&request);
         fill(1);
         MPI_Type_contiguous(4, gaps ? MPI_DOUBLE_INT : MPI_INT, &row);
         MPI_Type_dup(row, &copy);
@@ -575,35 +570,22 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
-/* Calls with copies of vectors, types and arrays. What each of them allocates
-   is free in the end. (With a sanitizer mallinfo2 tells nothing.) */
+/* What the calls of these tests allocate is free behind them. MPI may allocate
+   more in some rounds, but not in all. (On one rank Open MPI leaks, and with a
+   sanitizer mallinfo2 tells nothing.) */
 static void test_memory(void)
 {
-    enum { ROUNDS = 900, FIRST = 100 };
-    int counts[16], at[16], key;
-    size_t before = 0;
-    MPI_Request q;
-    /* Alone Open MPI itself leaks here, and of many ranks some are so late that
-       its lists of early messages grow. */
-    if (size == 1 || size > 3) {
-        return;
+    long least = LONG_MAX;
+    for (int round = 0; round < 8 && size > 1; round++) {
+        size_t before = mallinfo2().uordblks;
+        for (int turn = 0; turn < 12; turn++) {
+            test_derived();
+            test_freed();
+        }
+        long more = (long)(mallinfo2().uordblks - before);
+        least = more < least ? more : least;
     }
-    MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
-    for (int round = 0; round < ROUNDS; round++) {
-        struct mallinfo2 now = mallinfo2();
-        before = round == FIRST ? now.uordblks : before;
-        MPI_Datatype type = lay_out(key, counts, at);
-        MPI_Ialltoallv(in, counts, at, type, out, counts, at, type,
-                       MPI_COMM_WORLD, &q);
-        await(&q);
-        PERSISTENT(Allgatherv)
-        (in, 5, type, out, counts, at, type, MPI_COMM_WORLD, MPI_INFO_NULL, &q);
-        MPI_Request_free(&q);
-        MPI_Type_free(&type);
-    }
-    size_t more = mallinfo2().uordblks - before;
-    EXPECT((ptrdiff_t)more < 20 * (ROUNDS - FIRST), "%zu bytes leak", more);
-    MPI_Type_free_keyval(&key);
+    EXPECT(size == 1 || least < 6000, "%ld bytes leak", least);
 }
 
 /* Starts many collectives of one shape, and many of different shapes, at once.

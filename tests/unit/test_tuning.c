@@ -3,6 +3,7 @@
 #include "support/sim.h"
 
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static baton_choice_case_t case_of(baton_collective_t collective, int ranks,
@@ -374,17 +375,11 @@ static int close_path(void **state)
 TEST(test_costs_are_read_as_they_were_written)
 {
     baton_costs_t costs = BATON_COSTS;
-    char line[256], model[160] = "unknown processor", machine[200];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL &&
-           sscanf(line, "model name : %150[^\n]", model) != 1) {
-    }
-    (void)fclose(file);
-    (void)snprintf(machine, sizeof machine, "%s, %ld processors", model,
-                   sysconf(_SC_NPROCESSORS_CONF));
-    assert_string_equal(baton_machine_name(), machine);
+    assert_non_null(strstr(baton_machine_name(), " processors"));
     support_ok(baton_costs_write(path, &measured));
+    struct stat file;
+    assert_int_equal(stat(path, &file), 0);
+    assert_int_equal(file.st_mode & 0600, 0600);
     support_ok(baton_costs_read(path, &costs));
     assert_true(costs.inside.alpha_us == 3.5 && costs.inside.beta_ns == 0.125);
     assert_true(costs.between.alpha_us == 40 && costs.between.beta_ns == 1.25);

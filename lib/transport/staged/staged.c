@@ -165,13 +165,12 @@ static bool take_event(staged_t *self, const baton_event_t *event)
         return true;
     case BATON_EVENT_MOVED:
         return event->token.owner != self;
-    case BATON_EVENT_LOST: {
-        baton_status_t *lost = &self->peers[event->peer].lost;
-        *lost = event->status != BATON_OK ? event->status : BATON_ERR_TRANSPORT;
-        end_all(self, event->peer, *lost);
-        return true;
+    case BATON_EVENT_LOST:
+        break;
     }
-    }
+    baton_status_t *lost = &self->peers[event->peer].lost;
+    *lost = event->status != BATON_OK ? event->status : BATON_ERR_TRANSPORT;
+    end_all(self, event->peer, *lost);
     return true;
 }
 
