@@ -15,7 +15,7 @@ sums='include,lib,progress,cuda 58410
 mpi 2630
 microbench,examples 8780
 python 3510
-tests,python/tests 51660'
+tests,python/tests 51910'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress/state
     progress/epoch progress/membership progress/driving progress/calls lib/sim
