@@ -60,7 +60,7 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
     /* This reuses the array `reach`, which holds nothing before the first
        walk. */
     uint32_t *length = self->reach;
-    uint32_t chosen[BATON__CLOCKS] = {0};
+    uint32_t chosen[BATON__CLOCKS + 1] = {0}; /* the last one gets no clock */
     for (uint32_t chain = 0; chain < chains; chain++) {
         length[chain] = 0;
         self->tail[chain] = BATON__CLOCKS;
@@ -73,17 +73,11 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
         if (length[chain] < LONG_CHAIN) {
             continue;
         }
-        if (at < BATON__CLOCKS) {
-            self->clocks++;
-        } else if (length[chain] <= length[chosen[at - 1]]) {
-            continue;
-        } else {
-            at--;
-        }
         for (; at > 0 && length[chosen[at - 1]] < length[chain]; at--) {
             chosen[at] = chosen[at - 1];
         }
         chosen[at] = chain;
+        self->clocks += self->clocks < BATON__CLOCKS;
     }
     for (uint32_t at = 0; at < self->clocks; at++) {
         self->tail[chosen[at]] = at;

@@ -29,9 +29,8 @@ static bool ops_fit(const baton__model_t *model,
 static bool has_plain_buffers(const baton_schedule_t *schedule)
 {
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        const baton__buffer_t *buffer = &schedule->buffers[i];
-        if (buffer->memory != NULL || buffer->input ||
-            buffer->kind != BATON_MEMORY_HOST) {
+        const baton__buffer_t *b = &schedule->buffers[i];
+        if (b->memory != NULL || b->input || b->kind != BATON_MEMORY_HOST) {
             return false;
         }
     }

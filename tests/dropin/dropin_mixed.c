@@ -570,7 +570,7 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
-/* What the calls of these tests allocate is free behind them. MPI may allocate
+/* What the calls of these tests allocate is free after them. MPI may allocate
    more in some rounds, but not in all. (On one rank Open MPI leaks, and with a
    sanitizer mallinfo2 tells nothing.) */
 static void test_memory(void)

@@ -505,6 +505,8 @@ TEST_MANUALLY(test_wrong_arguments, 2)
               on.source = on.target);
     }
     WRONG(gather, "source is NULL: only the root may", on.op = NULL);
+    WRONG(scatter, "source is NULL", on.op = NULL; on.root = 1;
+          on.target = NULL);
     WRONG(gatherv, "counts must be NULL on all ranks but the root",
           on.op = NULL;
           on.counts = counts);

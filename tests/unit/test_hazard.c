@@ -30,7 +30,7 @@ TEST(test_hazard_is_named)
             "second writes bytes 0 to 8 of buffer 0");
 }
 
-/* ---- order ------------------------------------------------------------- */
+/* ---- random graphs -------------------------------------------------- */
 
 /* Adds nodes that follow one another after `last`. Returns the last one. */
 static baton_node_t add_chain(baton_schedule_t *s, baton_node_t last,
@@ -43,33 +43,6 @@ static baton_node_t add_chain(baton_schedule_t *s, baton_node_t last,
     }
     return last;
 }
-
-/* A node that needs only one of its inputs does not order the nodes after it
-   behind the long chain that leads to it. */
-TEST(test_hazard_of_any_behind_a_long_chain)
-{
-    baton_schedule_t *s = refusal_begin();
-    baton_node_t last = add_chain(s, writes(s, 0, 8), 200);
-    baton_node_t any = baton_add_nop(s);
-    baton_set_need(s, any, BATON_NEED_ANY);
-    baton_before(s, last, any);
-    baton_before(s, baton_add_nop(s), any);
-    baton_before(s, any, baton_add_recv(s, 1, refusal_part(0, 8)));
-    refused(s, BATON_ERR_HAZARD, "copy#0");
-}
-
-/* A node beside a long chain is not ordered before the nodes after that
-   chain. */
-TEST(test_hazard_beside_a_long_chain)
-{
-    baton_schedule_t *s = refusal_begin();
-    (void)writes(s, 0, 8);
-    baton_node_t last = add_chain(s, baton_add_nop(s), 200);
-    baton_before(s, last, baton_add_recv(s, 1, refusal_part(0, 8)));
-    refused(s, BATON_ERR_HAZARD, "copy#0");
-}
-
-/* ---- random graphs -------------------------------------------------- */
 
 /* Every LONG-th graph has up to NODES nodes, each before a long chain. */
 enum {

@@ -337,6 +337,23 @@ TEST(test_accumulation_scales_and_has_momentum)
     for_each_isa(expect_all_terms);
 }
 
+/* If no threshold between mean and maximum selects k to 2k elements, the search
+   returns the key of the k-th largest. */
+TEST(test_search_among_ties)
+{
+    float ties[64];
+    uint32_t at[4];
+    const baton_selection_t from = {
+        .dtype = BATON_F32, .values = ties, .count = 64};
+    for (int i = 0; i < 64; i++) {
+        ties[i] = i % 2 == 0 ? 1 : 2;
+    }
+    void *scratch = support_alloc(1, baton_select_scratch_bytes(64, 4));
+    assert_int_equal(baton_select_search(&from, 4, at, scratch),
+                     baton_magnitude_of(BATON_F32, 2));
+    free(scratch);
+}
+
 TEST(test_nothing_reaches_a_threshold_beyond_nans)
 {
     support_random_t random = support_random(support_seed(), 50);

@@ -1,5 +1,6 @@
 /* The choice of algorithms, its table, and calibration files. */
 #include "coll/kit/cost.h"
+#include "support/dense.h"
 #include "support/sim.h"
 
 #include <math.h>
@@ -284,6 +285,13 @@ TEST(test_wrong_cases_are_refused)
     baton_choice_t choice;
     EXPECT_KNOWN(all, BATON_ERR_INVALID);
     support_expect(baton_choose(NULL, &choice), BATON_ERR_INVALID);
+    const dense_builder_t *b;
+    for (size_t i = 0; (b = dense_builder_at(i))->chooses; i++) {
+        baton_choice_case_t of = case_of(b->algorithm.collective, 4, 8);
+        of.ordered = true;
+        assert_int_equal(baton_choose(&of, &choice) == BATON_ERR_INVALID,
+                         !dense_reduces(b));
+    }
 }
 
 TEST(test_a_name_overrides_the_variable_and_that_the_costs)

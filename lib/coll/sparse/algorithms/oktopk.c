@@ -159,7 +159,7 @@ static void set_bounds(oktopk_t *self)
     size_t size = (size_t)sparse->size, bytes;
     for (size_t i = 0; i + 1 < size; i++) {
         uint64_t sum = 0;
-        for (int rank = 0; rank < sparse->size && sparse->payload; rank++) {
+        for (int rank = 0; rank < sparse->size; rank++) {
             uint64_t index;
             memcpy(&index,
                    baton__gather_part(self->proposals, rank, &bytes) +
@@ -167,15 +167,14 @@ static void set_bounds(oktopk_t *self)
                    sizeof index);
             sum += index;
         }
-        self->regions.bounds[i + 1] =
-            sparse->payload ? sum / size : sparse->count * (i + 1) / size;
+        self->regions.bounds[i + 1] = sum / size;
     }
 }
 
 static baton_status_t oktopk_split(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
-    if (moves_bounds(self)) {
+    if (moves_bounds(self) && self->sparse->payload) {
         set_bounds(self);
     }
     return baton__regions_send(&self->regions, call);
