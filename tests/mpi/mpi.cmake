@@ -215,13 +215,12 @@ if(BATON_BUILD_MICROBENCH)
     describe_test(info_command info_command mpi)
     set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
 
-    # As baton-skew is built without MPI: a shell starts its ranks.
-    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/microbench/skew/*.c
-         ${PROJECT_SOURCE_DIR}/microbench/common/*.c)
-    list(FILTER sources EXCLUDE REGEX "/job_mpi[.]c$")
-    add_executable(skew_world ${sources})
-    target_include_directories(skew_world PRIVATE ${PROJECT_SOURCE_DIR}/microbench)
-    target_link_libraries(skew_world PRIVATE baton baton_flags Threads::Threads m)
+    # As baton-skew is built without MPI: a shell starts its ranks. The library
+    # microbench_common is asked for `job` no more.
+    add_executable(skew_world $<TARGET_OBJECTS:baton-skew>
+        ${PROJECT_SOURCE_DIR}/microbench/common/job_world.c)
+    target_link_libraries(skew_world PRIVATE microbench_common baton baton_flags
+        Threads::Threads m)
     add_test(NAME skew_world COMMAND sh -c
         "for r in 1 2; do RANK=$r WORLD_SIZE=3 $0 $* & done; RANK=0 WORLD_SIZE=3 $0 $*"
         $<TARGET_FILE:skew_world> --bytes 64 --iterations 4 --skew-ms 0.1)

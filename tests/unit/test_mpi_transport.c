@@ -2094,8 +2094,8 @@ TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
     enum { ENDED, DISOWNS, INSIDE, SILENT, REPORTS, WAYS };
     static const char *const details[] = {
         "its process has ended, or it has closed its group", baton__disowned,
-        "its engine has been in a call of MPI for 700 ms "
-        "(BATON_PEER_TIMEOUT_MS)",
+        ("its engine has been in a call of MPI for 700 ms "
+         "(BATON_PEER_TIMEOUT_MS)"),
         "it has not answered for 20 ms (BATON_PEER_TIMEOUT_MS)",
         "another rank has lost it"};
     static const char *const timeouts_ms[] = {"1000000", "1000000", "700", "20",
