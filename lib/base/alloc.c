@@ -72,9 +72,7 @@ void *baton__alloc_raw(size_t bytes)
         !baton__memory_fits(bytes)) {
         return NULL;
     }
-    size_t unit = bytes >= 2 * HUGE       ? HUGE
-                  : bytes > ALIGNMENT / 2 ? ALIGNMENT
-                                          : ALIGNMENT / 2;
+    size_t unit = bytes >= 2 * HUGE ? HUGE : ALIGNMENT;
     /* aligned_alloc needs a multiple of the alignment. 0 bytes become one unit,
        so that the pointer is not NULL. */
     size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);

@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Allocates count * size zeroed bytes, aligned to 64, or up to 32 bytes aligned
-   to 32. Returns NULL if there is
+/* Allocates count * size zeroed bytes, aligned to 64. Returns NULL if there is
    no memory or the product overflows, but not for zero bytes. */
 void *baton__alloc(size_t count, size_t size);
 
