@@ -216,7 +216,8 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
 /* Returns the reduction that computes the final value of an element in a
-   BATON_AVG (see BATON_OP_LIST below). It lives as long as the schedule. */
+   BATON_AVG (see BATON_OP_LIST below). It lives as long as the schedule. NULL:
+   there is no memory, or no such schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
 /* target = left (op) right, elementwise. The three views have one size, which
