@@ -27,7 +27,8 @@ static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
     }
     for (uint32_t i = 0; i < count; i++) {
         out->first[i + 1] += out->first[i];
-        /* For now: the place of this node's next edge. */
+        /* Until the edges are sorted, last_from[i] is the place in `preds` of
+           the next edge to node i. */
         last_from[i] = out->first[i];
     }
     for (uint32_t i = 0; i < schedule->edge_count; i++) {

@@ -154,9 +154,10 @@ static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
     if (retired >= epoch) {
         return BATON_OK; /* the epoch has run without this rank's start */
     }
-    /* If a failed epoch need not be recovered, it retires. `failed` is
-       published a moment before `retired`, so in between it may seem to stay
-       failed; it does not forbid this start. */
+    /* If a schedule need not be recovered (baton__task_stays_failed is false),
+       its failed epochs retire and do not forbid a start. For a moment
+       `retired` may still be below `failed`, since `failed` is published
+       first. */
     if (failed != 0 && retired < failed && baton__task_stays_failed(task)) {
         char memory[BATON__SENTENCE_BYTES];
         const baton__failure_t failure =

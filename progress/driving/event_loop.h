@@ -15,7 +15,9 @@ typedef struct baton__watch baton__watch_t; /* see baton__watched_t */
    when it ends, the function `descriptor` is called with k = 0, 1 and so on
    until it returns a negative number. */
 typedef struct baton__watched {
-    const char *name; /* outlives the watch */
+    /* The object's name in error messages, such as "mpi". The string must stay
+       valid until the watch ends. */
+    const char *name;
     void *object;
     int (*descriptor)(void *object, int k);
     void (*drain)(void *object);

@@ -313,8 +313,8 @@ uint64_t baton__group_first_lost(const baton_group_t *group);
    are ignored. */
 void baton__group_note_report(baton_group_t *group, int peer, uint32_t lost);
 
-/* True if a rank of the group is known to have ended, in the group or in its
-   root. */
+/* True if `group` or its root has noted that this lost rank has ended or left
+   (baton__group_note_end). */
 bool baton__has_ended(const baton_group_t *group, int rank);
 
 /* Frees what the member and its group own. */

@@ -1,4 +1,9 @@
-/* Partial all-reduce: a schedule around any inner builder.
+/* Partial all-reduce: a schedule around any inner builder. The mode decides
+   when the node `begin` fires on a rank, and when the node `activated` does:
+   the epoch may end then (begin.h). `take` takes the rank's pending
+   contribution for the epoch. `prepare` binds this contribution as the source
+   of the inner all-reduce, and the memory of the next result as its target.
+   `publish` makes the result available to waits.
 
       begin.c
        |           |

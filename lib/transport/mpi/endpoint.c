@@ -150,7 +150,9 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
     baton__answers_lose(&mpi->answers, (int)rank, left_out);
 }
 
-/* EFAULT (freed memory) and ESRCH (an ended process) are no refusals. */
+/* A copy also fails with EFAULT if the peer has freed the memory, and with
+   ESRCH if the peer's process has ended. Neither shows that the system refuses
+   the copy. */
 bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error)
 {
     if (error == 0 || error == EFAULT || error == ESRCH) {
