@@ -15,7 +15,7 @@ sums='include,lib,progress,cuda 58590
 mpi 2630
 microbench,examples 8910
 python 3510
-tests,python/tests 52190'
+tests,python/tests 52200'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress/state
     progress/epoch progress/membership progress/driving progress/calls lib/sim
