@@ -2,6 +2,8 @@
 #ifndef BATON_TYPES_H
 #define BATON_TYPES_H
 
+#include <baton/dtypes.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,29 +71,8 @@ const char *baton_status_text(baton_status_t status);
    failed call; "" if none has failed. Never blocks. */
 const char *baton_error_message(void);
 
-/* Element types: enumerator suffix, name, bytes. f16 is IEEE binary16, bf16 the
-   upper half of a binary32; both compute in f32. c64 and c128 are complex. The
-   last five are a value and its i32 index, as MPI_FLOAT_INT and so on. */
-/* clang-format off */
-#define BATON_DTYPE_LIST(X)                                                    \
-    X(I8, i8, 1) X(I16, i16, 2) X(I32, i32, 4) X(I64, i64, 8)                  \
-    X(U8, u8, 1) X(U16, u16, 2) X(U32, u32, 4) X(U64, u64, 8)                  \
-    X(F16, f16, 2) X(BF16, bf16, 2) X(F32, f32, 4) X(F64, f64, 8)              \
-    X(BOOL, bool, 1) X(C64, c64, 8) X(C128, c128, 16)                          \
-    X(I16_I32, i16_i32, 8) X(I32_I32, i32_i32, 8) X(I64_I32, i64_i32, 16)      \
-    X(F32_I32, f32_i32, 8) X(F64_I32, f64_i32, 16)
-/* clang-format on */
-
-/* BATON_I8 and so on. 0 is no type, so that a forgotten dtype is an error. */
-typedef enum baton_dtype {
-    BATON_DTYPE_NONE = 0,
-#define BATON_DTYPE_ENUM(NAME, name, bytes) BATON_##NAME,
-    BATON_DTYPE_LIST(BATON_DTYPE_ENUM)
-#undef BATON_DTYPE_ENUM
-        BATON_DTYPE_COUNT
-} baton_dtype_t;
-
-/* A type's bytes (0 for no type) and name ("i8"), and the type of a name. */
+/* An element type (dtypes.h): its bytes (0 for no type) and its name ("i8"),
+   and the type of a name. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_dtype_find(const char *name,

@@ -7,22 +7,15 @@
 
 bool baton_select_supports(baton_dtype_t dtype)
 {
-    return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
-           dtype == BATON_F64;
+#define IS(NAME, ...) || dtype == BATON_##NAME
+    return false BATON_FLOAT_LIST(IS);
 }
 
 /* ---- keys -------------------------------------------------------------- */
 
 static uint64_t magnitude_infinity_key(baton_dtype_t dtype)
 {
-    switch (baton_dtype_size(dtype)) {
-    case 2:
-        return dtype == BATON_F16 ? 0x7c00 : 0x7f80;
-    case 4:
-        return 0x7f800000;
-    default:
-        return UINT64_C(0x7ff0000000000000);
-    }
+    return BATON__INFINITY(baton_dtype_size(dtype), baton__digits_of(dtype));
 }
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side)
@@ -41,18 +34,7 @@ uint64_t baton__key_at(const baton_selection_t *from,
 {
     size_t size = baton_dtype_size(from->dtype);
     const char *at = (const char *)from->values + i * size;
-    uint64_t bits;
-    if (size == 2) {
-        uint16_t half;
-        memcpy(&half, at, sizeof half);
-        bits = half;
-    } else if (size == 4) {
-        uint32_t word;
-        memcpy(&word, at, sizeof word);
-        bits = word;
-    } else {
-        memcpy(&bits, at, sizeof bits);
-    }
+    uint64_t bits = baton__bits_at(at, size);
     uint64_t sign = UINT64_C(1) << (8 * size - 1);
     uint64_t key = (bits ^ filter->flip) & filter->mask;
     if ((key & sign) != 0) {

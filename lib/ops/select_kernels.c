@@ -99,7 +99,7 @@ static inline void fetch(const void *from, size_t bytes)
     }
 #define ADD_THERE(dtype, to, l, r, count)                                      \
     JOIN(baton__kernels_, BATON__KERNELS_ISA)                                  \
-        .reduce[BATON__OP_SUM][dtype](to, l, r, count);
+        .reduce[dtype][BATON__OP_SUM](to, l, r, count);
 #define IDENTITY(x) (x)
 
 /* Computes momentum with velocities that are stored as bf16. Writes the new
