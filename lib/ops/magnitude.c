@@ -60,16 +60,17 @@ static float round_to_odd(double size)
 
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
 {
-    double size = fabs(value);
+    const double size = fabs(value);
     uint64_t bits = 0;
-    if (dtype == BATON_F64) {
-        memcpy(&bits, &size, sizeof bits);
-    } else if (dtype == BATON_F32) {
-        bits = baton__bits_of_f32((float)size);
-    } else {
-        float odd = round_to_odd(size);
-        bits = dtype == BATON_F16 ? baton__f16_of_f32(odd)
-                                  : baton__bf16_of_f32(odd);
+#define WRITE(NAME, name, bytes, type, digits)                                 \
+    case BATON_##NAME: {                                                       \
+        const double odd = bytes == 2 ? (double)round_to_odd(size) : size;     \
+        const type element = baton__write_##name((baton__wide_##name)odd);     \
+        bits = baton__bits_at(&element, sizeof element);                       \
+        break;                                                                 \
+    }
+    switch ((int)dtype) {
+        BATON_FLOAT_LIST(WRITE)
     }
     uint64_t nan = magnitude_infinity_key(dtype) + 1;
     return bits < nan ? bits : nan;
@@ -77,16 +78,17 @@ baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
 
 double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key)
 {
-    if (dtype == BATON_F64) {
-        double value;
-        memcpy(&value, &key, sizeof value);
-        return value;
+#define READ(NAME, name, bytes, type, digits)                                  \
+    case BATON_##NAME: {                                                       \
+        type element;                                                          \
+        baton__put_bits(&element, key, sizeof element);                        \
+        return (double)baton__read_##name(element);                            \
     }
-    if (dtype == BATON_F32) {
-        return (double)baton__f32_of_bits((uint32_t)key);
+    switch ((int)dtype) {
+        BATON_FLOAT_LIST(READ)
+    default:
+        return 0;
     }
-    return (double)(dtype == BATON_F16 ? baton__f32_of_f16((uint16_t)key)
-                                       : baton__f32_of_bf16((uint16_t)key));
 }
 
 bool baton__is_selectable(baton_dtype_t dtype, const char *function)
