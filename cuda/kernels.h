@@ -16,16 +16,15 @@
 extern "C" {
 #endif
 
+/* The reductions of which there are kernels. */
+#define BATON__CUDA_OP_LIST(X)                                                 \
+    X(SUM) X(PROD) X(MIN) X(MAX) X(BAND) X(BOR) X(BXOR) X(AVG)
+
 typedef enum baton__cuda_op {
-    BATON__CUDA_SUM,
-    BATON__CUDA_PROD,
-    BATON__CUDA_MIN,
-    BATON__CUDA_MAX,
-    BATON__CUDA_BAND,
-    BATON__CUDA_BOR,
-    BATON__CUDA_BXOR,
-    BATON__CUDA_AVG,
-    BATON__CUDA_OPS
+#define BATON__CUDA_OP(NAME) BATON__CUDA_##NAME,
+    BATON__CUDA_OP_LIST(BATON__CUDA_OP)
+#undef BATON__CUDA_OP
+        BATON__CUDA_OPS
 } baton__cuda_op_t;
 
 /* Load all kernels for the current device. `blocks_out` gets the number of

@@ -53,23 +53,28 @@ template <class... kernels> cudaError_t load(kernels... all)
 
 /* Calls `visit` with the element type `dtype` as a constant of the compiler's,
    so that `visit` can launch the instance of a kernel template for this type.
-   Returns the result of `visit`. `dtype` must be f16, bf16, f32 or f64. */
+   Returns the result of `visit`. `dtype` must be a float type. */
 template <baton_dtype_t D>
 using constant = std::integral_constant<baton_dtype_t, D>;
 
 template <class function>
 cudaError_t by_type(baton_dtype_t dtype, function visit)
 {
-    return dtype == BATON_F16    ? visit(constant<BATON_F16>())
-           : dtype == BATON_BF16 ? visit(constant<BATON_BF16>())
-           : dtype == BATON_F32  ? visit(constant<BATON_F32>())
-                                 : visit(constant<BATON_F64>());
+#define BATON__VISIT(NAME, ...)                                                \
+    case BATON_##NAME:                                                         \
+        return visit(constant<BATON_##NAME>());
+    switch ((int)dtype) {
+        BATON_FLOAT_LIST(BATON__VISIT)
+    default:
+        return cudaErrorInvalidValue;
+    }
 }
 
 template <class function> cudaError_t for_each_type(function visit)
 {
     cudaError_t error = cudaSuccess;
-    for (baton_dtype_t dtype : {BATON_F16, BATON_BF16, BATON_F32, BATON_F64}) {
+#define BATON__EACH(NAME, ...) BATON_##NAME,
+    for (baton_dtype_t dtype : {BATON_FLOAT_LIST(BATON__EACH)}) {
         error = error == cudaSuccess ? by_type(dtype, visit) : error;
     }
     return error;

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 #define BATON__BOTH __host__ __device__ __forceinline__
@@ -23,26 +24,16 @@ namespace baton_cuda
    integer that holds any key; and the format, as the number of bits of the
    fraction and the bias of the exponent. */
 template <baton_dtype_t> struct element;
-template <> struct element<BATON_F16> {
-    typedef uint16_t bits_t;
-    typedef uint32_t key_t;
-    enum { fraction = 10, bias = 15 };
-};
-template <> struct element<BATON_BF16> {
-    typedef uint16_t bits_t;
-    typedef uint32_t key_t;
-    enum { fraction = 7, bias = 127 };
-};
-template <> struct element<BATON_F32> {
-    typedef uint32_t bits_t;
-    typedef uint32_t key_t;
-    enum { fraction = 23, bias = 127 };
-};
-template <> struct element<BATON_F64> {
-    typedef uint64_t bits_t;
-    typedef uint64_t key_t;
-    enum { fraction = 52, bias = 1023 };
-};
+#define BATON__ELEMENT(NAME, name, bytes, type, digits)                        \
+    template <> struct element<BATON_##NAME> {                                 \
+        typedef std::conditional_t<bytes == 8, uint64_t, uint32_t> key_t;      \
+        typedef std::conditional_t<bytes == 2, uint16_t, key_t> bits_t;        \
+        enum {                                                                 \
+            fraction = digits - 1,                                             \
+            bias = (1 << (8 * bytes - digits - 1)) - 1                         \
+        };                                                                     \
+    };
+BATON_FLOAT_LIST(BATON__ELEMENT)
 
 /* Returns the key of infinity. The next larger key is that of all NaNs. */
 template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t infinity_key()
