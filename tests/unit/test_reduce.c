@@ -31,7 +31,7 @@ static void reduce_by_table(const reduce_subject_t *self, baton__op_kind_t kind,
 {
     bool complex = reference_is_complex(dtype);
     if (kind == BATON__OP_COUNT) {
-        self->kernels->average[reference_part(dtype)](
+        self->kernels->average[baton__part_of(dtype)](
             target, left, right, complex ? 2 * count : count, REDUCE_RANKS);
     } else {
         self->kernels->reduce[dtype][kind](target, left, right, count);
