@@ -138,13 +138,14 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
     if (D == BATON_F64) {
         return same_bits<double>((uint64_t)key);
     }
-    if (D == BATON_F32 || D == BATON_BF16) {
-        unsigned shift = D == BATON_BF16 ? 16 : 0;
-        return (double)same_bits<float>((uint32_t)key << shift);
-    }
-    /* The biases of the exponents differ by 112. Multiplying by 2^112 is also
-       right for subnormals. */
-    return (double)(same_bits<float>((uint32_t)key << 13) * 0x1p112f);
+    /* The exponent's bias is that of f32, or lower. Then a multiplication by a
+       power of two is right for subnormals, too. */
+    const unsigned shift = D == BATON_F64 ? 0 : 23 - element<D>::fraction;
+    const float value = same_bits<float>((uint32_t)key << shift);
+    return (double)(element<D>::bias == 127
+                        ? value
+                        : value * same_bits<float>((254u - element<D>::bias)
+                                                   << 23));
 }
 
 /* ---- samples ----------------------------------------------------------- */
