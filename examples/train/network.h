@@ -143,9 +143,10 @@ static const char *open_network(int width, double batch, double scale)
         values[l] = l > 0 ? matrix(part, widths[l]) : NULL;
         deltas[l] = matrix(part, widths[l]);
         if (l < layers) {
+            int parameters = widths[l] * (widths[l + 1] - 1);
             firsts[l] = count;
-            counts[layers - 1 - l] = (size_t)(widths[l] * (widths[l + 1] - 1));
-            count += widths[l] * (widths[l + 1] - 1);
+            counts[layers - 1 - l] = (size_t)parameters;
+            count += parameters;
         }
     }
     weights = matrix(1, count);
