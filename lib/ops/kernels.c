@@ -99,59 +99,53 @@ HALF_FUNCTIONS(bf16, 8)
    f16_block reduces whole vectors with these instructions, and returns the
    number of elements that it has reduced. */
 #if defined(__AVX512F__)
-#define F16_BLOCK(name, operation)                                             \
-    static size_t f16_##name##_block(unsigned char *target,                    \
-                                     const unsigned char *left,                \
-                                     const unsigned char *right, size_t count) \
-    {                                                                          \
-        const __m512 nan = _mm512_set1_ps(__builtin_nanf(""));                 \
-        size_t done = 0;                                                       \
-        for (; done + 16 <= count; done += 16) {                               \
-            __m512 a = _mm512_cvtph_ps(                                        \
-                _mm256_loadu_si256((const void *)(left + 2 * done)));          \
-            __m512 b = _mm512_cvtph_ps(                                        \
-                _mm256_loadu_si256((const void *)(right + 2 * done)));         \
-            __m512 r = _mm512_##operation##_ps(a, b);                          \
-            __mmask16 bad = _mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q);            \
-            r = _mm512_mask_mov_ps(r, bad, nan);                               \
-            _mm256_storeu_si256((void *)(target + 2 * done),                   \
-                                _mm512_cvtps_ph(r, _MM_FROUND_TO_NEAREST_INT | \
-                                                       _MM_FROUND_NO_EXC));    \
-        }                                                                      \
-        return done;                                                           \
-    }
+typedef __m512 floats_t;
+typedef __m256i halves_t;
+#define WIDEN(halves) _mm512_cvtph_ps(halves)
+#define NARROW(floats)                                                         \
+    _mm512_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define ONE_NAN(r)                                                             \
+    _mm512_mask_mov_ps(r, _mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q),              \
+                       _mm512_set1_ps(__builtin_nanf("")))
 #elif defined(__F16C__)
-#define F16_BLOCK(name, operation)                                             \
-    static size_t f16_##name##_block(unsigned char *target,                    \
-                                     const unsigned char *left,                \
-                                     const unsigned char *right, size_t count) \
-    {                                                                          \
-        const __m256 nan = _mm256_set1_ps(__builtin_nanf(""));                 \
-        size_t done = 0;                                                       \
-        for (; done + 8 <= count; done += 8) {                                 \
-            __m256 a = _mm256_cvtph_ps(                                        \
-                _mm_loadu_si128((const void *)(left + 2 * done)));             \
-            __m256 b = _mm256_cvtph_ps(                                        \
-                _mm_loadu_si128((const void *)(right + 2 * done)));            \
-            __m256 r = _mm256_##operation##_ps(a, b);                          \
-            r = _mm256_blendv_ps(r, nan, _mm256_cmp_ps(r, r, _CMP_UNORD_Q));   \
-            _mm_storeu_si128((void *)(target + 2 * done),                      \
-                             _mm256_cvtps_ph(r, _MM_FROUND_TO_NEAREST_INT));   \
-        }                                                                      \
-        return done;                                                           \
-    }
-#else
-#define F16_BLOCK(name, operation)                                             \
-    static size_t f16_##name##_block(unsigned char *target,                    \
-                                     const unsigned char *left,                \
-                                     const unsigned char *right, size_t count) \
-    {                                                                          \
-        return 0;                                                              \
-    }
+typedef __m256 floats_t;
+typedef __m128i halves_t;
+#define WIDEN(halves)  _mm256_cvtph_ps(halves)
+#define NARROW(floats) _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT)
+#define ONE_NAN(r)                                                             \
+    _mm256_blendv_ps(r, _mm256_set1_ps(__builtin_nanf("")),                    \
+                     _mm256_cmp_ps(r, r, _CMP_UNORD_Q))
 #endif
 
-F16_BLOCK(sum, add)
-F16_BLOCK(prod, mul)
+#if defined(__F16C__)
+#define F16_BLOCK(name, operation)                                             \
+    static size_t f16_##name##_block(unsigned char *target,                    \
+                                     const unsigned char *left,                \
+                                     const unsigned char *right, size_t count) \
+    {                                                                          \
+        enum { WIDTH = sizeof(halves_t) / 2 };                                 \
+        size_t done = 0;                                                       \
+        for (; done + WIDTH <= count; done += WIDTH) {                         \
+            halves_t a, b, narrow;                                             \
+            memcpy(&a, left + 2 * done, sizeof a);                             \
+            memcpy(&b, right + 2 * done, sizeof b);                            \
+            floats_t r = WIDEN(a) operation WIDEN(b);                          \
+            r = ONE_NAN(r);                                                    \
+            narrow = NARROW(r);                                                \
+            memcpy(target + 2 * done, &narrow, sizeof narrow);                 \
+        }                                                                      \
+        return done;                                                           \
+    }
+
+F16_BLOCK(sum, +)
+F16_BLOCK(prod, *)
+#define BLOCK_f16(op) f16_##op##_block(target, left, right, count)
+#else
+#define BLOCK_f16(op) 0
+#endif
+#define BLOCK_bf16(op) 0
+#define BLOCK_f32(op)  0
+#define BLOCK_f64(op)  0
 
 /* ---- the loops -------------------------------------------------------- */
 
@@ -197,11 +191,6 @@ F16_BLOCK(prod, mul)
     LOOP(lor_##bytes, type, (type)(a != 0 || b != 0))                          \
     LOOP(lxor_##bytes, type, (type)((a != 0) != (b != 0)))
 
-/* Arithmetic of halves is in f32. Of f16 a block does most elements. */
-#define BLOCK_f16(op)  f16_##op##_block(target, left, right, count)
-#define BLOCK_bf16(op) 0
-#define BLOCK_f32(op)  0
-#define BLOCK_f64(op)  0
 #define FLOAT_LOOPS(NAME, name, bytes, type, digits)                           \
     LOOP_AFTER(                                                                \
         BLOCK_##name(sum), sum_##name, type, type FOREIGN,                     \
