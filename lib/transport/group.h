@@ -11,7 +11,9 @@
 
 #include <baton/transport.h>
 
-/* An entry of a hash table. Each table uses one field of the union:
+/* An entry of a hash table. Each table uses one field of the union. (A hello is
+   a notice by which a peer says that it has committed a schedule, and what its
+   messages are.)
 
        table      field      meaning
        names      attempts   schedules created by a name, or groups made by
@@ -58,9 +60,10 @@ typedef struct baton__attribute {
     baton_attribute_destroy_fn destroy;
 } baton__attribute_t;
 
-/* The data of a lent message may be outside of this process's memory. Such data
-   is read in parts of this many bytes. A group has space for one part of each
-   operand. */
+/* A receiver that need not keep a message uses it where its sender has it: the
+   transport lends it. The data of a lent message may be outside of this
+   process's memory. Such data is read in parts of this many bytes. A group has
+   space for one part of each operand. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
 /* The fields that each step accesses come first. The fields that progress alone
@@ -69,7 +72,8 @@ enum { BATON__PART_BYTES = 128 * 1024 };
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
-    /* The stepper that drives the group's schedules. */
+    /* The scheduler that drives the group's schedules
+       (progress/state/stepper.h). */
     struct baton__stepper *stepper;
     const struct baton__kind_info *kinds; /* functions of the node kinds */
     /* Space for a part of each operand of a reduction; used if the transport
@@ -86,8 +90,9 @@ struct baton_group {
     bool retired;         /* destroyed by the user: it only answers its peers */
     bool cost_only;       /* a simulation in which buffers have no memory */
     bool borrowed;        /* a simulator owns the group */
-    /* All ranks destroy the group together. Set in a group over MPI after all
-       ranks have made theirs; the driver may have the group already. */
+    /* True if all ranks destroy the group together. It is set in a group of
+       several processes, after all ranks have made theirs. It is atomic because
+       the engine's driver may use the group by then. */
     _Atomic bool collective;
     int rank;
     int size;
@@ -105,7 +110,9 @@ struct baton_group {
     baton__memory_t *memory; /* blocks that the user has not freed */
     baton__table_t names;
     baton__attribute_t *attributes; /* protected by a lock of group.c */
-    /* By rank, the rank in the group that this one was made of; or NULL. */
+    /* If the group was made of the ranks of another group: by rank of this
+       group, the rank's number in the other group; -1: it was not in that
+       group. Else NULL. */
     int *origins;
     char *name; /* the name by which the group was created, or NULL */
     _Atomic(baton_op_t *) average; /* see baton_schedule_average; or NULL */
@@ -183,8 +190,9 @@ int baton__group_host(const baton_group_t *group, int rank);
 /* True if the rank is on this host, or nothing is known of hosts. */
 bool baton__group_is_local(const baton_group_t *group, int rank);
 
-/* The detail of a peer's loss if the peer counts as lost because it has itself
-   lost this rank. The other ranks go on without this rank. */
+/* The text that gives the reason for a peer's loss if this rank counts the peer
+   as lost because the peer has lost this rank. The peer and the other ranks go
+   on without this rank. */
 extern const char baton__disowned[];
 
 static inline bool baton__group_is_collective(const baton_group_t *group)

@@ -175,7 +175,7 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
 }
 
 /* Returns the head of the list of the records whose tokens have the same hash
-   as this one. */
+   as `token`. The heads are in the records of the first slab. */
 static record_t **inproc_list_of(const rank_t *self, baton_token_t token)
 {
     uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
@@ -379,8 +379,8 @@ static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
 
 /* ---- reserve, sleep, close -------------------------------------------- */
 
-/* Reserves nothing for receives: an arriving message uses its sender's record.
- */
+/* Reserves nothing for receives: an arriving message uses its sender's
+   record. */
 static baton_status_t inproc_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
@@ -455,7 +455,7 @@ static void inproc_disarm(void *endpoint)
     pthread_mutex_unlock(&self->mutex);
 }
 
-/* inproc reports no details. */
+/* The detail is not used: inproc reports a loss without one. */
 static void inproc_lose(void *endpoint, int peer, baton_status_t status,
                         const char *detail)
 {

@@ -43,9 +43,10 @@ typedef struct baton__inproc_record {
     /* A baton__inproc_state_t. Used only if the record has no copy. */
     _Atomic int state;
     baton_token_t token;
-    /* For withdrawals. same_hash: the next record in the same list of records.
-       list: the first record of the list that belongs to this record's place in
-       its slab. */
+    /* Withdrawals find a send by lists of records whose tokens have the same
+       hash. same_hash is the next record of the list that this record is in.
+       `list` is the head of a list: record i of the first slab has the head of
+       the list for hash i. */
     struct baton__inproc_record *same_hash, *list;
     /* The next three fields are used while the receiver copies the data, one
        slice in each poll. */

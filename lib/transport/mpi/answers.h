@@ -59,8 +59,8 @@ typedef struct baton__answers {
     char silent[80];
     /* the error text of a rank that has been in a call of MPI for too long */
     char inside[80];
-    /* Numbers of the driver's calls of MPI: of those that have begun, and of
-       those that have returned. */
+    /* How many calls of MPI the driver has begun, and how many of these have
+       returned. */
     _Atomic uint32_t begun, returned;
     /* The next three fields belong to the answering thread, which detects long
        calls with them. `seen` is the value that `returned` had when the thread
@@ -69,8 +69,8 @@ typedef struct baton__answers {
        in progress. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
-    /* The places of all ranks, by rank. They are set once ranks have exchanged
-       them. */
+    /* The places of all ranks, by rank. They are set after the ranks have
+       exchanged them. */
     baton__answers_place_t *places;
     baton__asked_t *asked; /* by rank: the state of the question to the rank */
     pthread_t thread;
@@ -100,9 +100,9 @@ typedef enum baton__reply {
 } baton__reply_t;
 
 /* Takes over a listener and starts the answering thread. Stores this rank's key
-   in its place; the caller stores the port there. BATON_ERR_NO_MEMORY;
-   BATON_ERR_SYSTEM: no thread. Call baton__answers_close after an error, too.
- */
+   in its place; the caller stores the port there. Returns BATON_ERR_NO_MEMORY,
+   or BATON_ERR_SYSTEM if no thread can be started. Call baton__answers_close
+   after an error, too. */
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size,
                                    const baton__doorbell_t *doorbell);

@@ -71,8 +71,8 @@ static unsigned char *mpi_allocate(size_t bytes)
     return baton__mpi_error("MPI_Alloc_mem", code) == BATON_OK ? memory : NULL;
 }
 
-/* MPI may still write to the memory of an exchange that has not ended, or has
-   failed. */
+/* Frees the memory, unless an exchange has not ended or has failed: MPI may
+   still write to the memory of such an exchange. */
 static void mpi_release(baton__bootstrap_t *shared, unsigned char *memory)
 {
     const baton__bootstrap_mpi_t *self = (baton__bootstrap_mpi_t *)shared;

@@ -63,7 +63,8 @@ typedef struct bootstrap_store {
     size_t capacity; /* `records` has space for records of this many bytes,
                         without their heads */
     int received;    /* rank 0: number of records received, its own included */
-    /* The answer in the store is one of another group. */
+    /* The answer of rank 0 that this rank last found in the store is one to
+       another group. So this rank goes on waiting. */
     bool foreign;
     baton__wire_ucx_t *wire; /* the wire that is being made, or NULL */
     baton_status_t opened;   /* BATON_OK: this rank has opened its end */
@@ -110,7 +111,8 @@ static said_t last_said(void)
     return said;
 }
 
-/* Sets the error of a call of the store; `before` is last_said() before it. */
+/* Sets the error of a call of the store. `before` is what last_said() returned
+   before the call. */
 static baton_status_t check_call(const baton__store_use_t *use,
                                  const char *call, const store_key_t *key,
                                  baton_status_t status, said_t before)

@@ -23,7 +23,8 @@ void baton__mpi_on_finalize(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
-    /* Either baton__mpi_discard frees the endpoint, or it is kept. */
+    /* A closed endpoint that is kept for a later group is freed here. Any other
+       closed endpoint is freed by baton__mpi_discard. */
     if (mpi->net.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
@@ -134,8 +135,8 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
 }
 
 /* Returns true if the endpoint can be kept for another group of the same ranks:
-   all are on this host, none was lost, this rank has nothing in motion, and MPI
-   will say when it ends. */
+   all are on this host, none was lost, this rank has nothing in motion, and
+   there is a wire, which calls baton__mpi_on_finalize when MPI ends. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
     return mpi->wire != NULL && mpi->net.peers == 0 && mpi->host.count > 1 &&

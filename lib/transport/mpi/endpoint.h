@@ -96,9 +96,10 @@ enum {
        limited because a peer whose link broke without this rank noticing can
        ask only over MPI whether this rank lives. */
     BATON__MPI_ASKED_US = 500000,
-    /* Receive buffers for one peer's bodies (packet.h). */
+    /* Receive buffers for one peer's bodies. A body is data that follows its
+       packet in the same MPI message (packet.h). */
     BATON__MPI_BODIES = 8,
-    BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
+    BATON__MPI_TAGS = 512,   /* number of MPI tags for pulled messages */
     BATON__MPI_PACKETS = 16, /* the most sends of packets in motion at a time */
     /* Receives that are posted for packets. There are few, so that their
        buffers stay in cache. */
@@ -111,16 +112,17 @@ enum {
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
     BATON__MPI_SLICE_BYTES = 4 << 20,
     /* Shorter messages are copied into buffers even if they lie in a segment or
-       their sender is patient. On 4 ranks of 2 processors, all-to-alls of 64
+       their sender is patient. With 4 ranks on 2 processors, all-to-alls of 64
        KiB take 14 us this way, and 20 us if blocks of 16 KiB are read;
        all-to-alls of 256 KiB take 62 us and 40 us. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024,
     /* The longest message that goes into a buffer if each rank has a processor:
-       for longer messages the receiver's single copy takes no longer than its
-       half of two copies. On 2 processors of a Xeon, a reduction of 16 KiB
-       takes 2.7 us without buffers and 3.9 us with them; a reduction of 8 KiB
-       takes 2.3 us either way. Where ranks share processors, copying into a
-       buffer saves the sender a time slice. */
+       for a longer message the receiver takes no longer to copy it from the
+       sender's memory than to copy it out of a buffer, and the sender need not
+       copy it. On 2 processors of a Xeon, a reduction of 16 KiB takes 2.7 us
+       without buffers and 3.9 us with them; a reduction of 8 KiB takes 2.3 us
+       either way. Where ranks share processors, copying into a buffer saves the
+       sender a time slice. */
     BATON__MPI_OWN_BYTES = 12 * 1024
 };
 
@@ -143,11 +145,12 @@ typedef struct baton__outbox {
 
 typedef enum baton__send_state {
     BATON__SEND_FREE,
-    BATON__SEND_QUEUED,    /* the send waits in the outbox */
-    BATON__SEND_ANNOUNCED, /* the receiver has not answered yet */
-    BATON__SEND_PULLED,    /* the receiver has asked for the data */
-    BATON__SEND_MOVING,    /* MPI is sending the data */
-    BATON__SEND_PUTTING,   /* the data is written into a posted receive */
+    BATON__SEND_QUEUED, /* the send waits in the outbox */
+    /* the send is announced; the receiver has not answered yet */
+    BATON__SEND_ANNOUNCED,
+    BATON__SEND_PULLED,  /* the receiver has asked for the data */
+    BATON__SEND_MOVING,  /* MPI is sending the data */
+    BATON__SEND_PUTTING, /* the data is written into a posted receive */
     /* The data is sent in parts. The send stays in the outbox until all of them
        are sent. */
     BATON__SEND_IN_PARTS
@@ -158,8 +161,10 @@ typedef struct baton__send {
        send. */
     baton__outgoing_t out;
     struct baton__send *next;
-    /* A list of sends by the hash of their tokens, and the next send in such a
-       list; see baton__mpi_withdraw. */
+    /* Withdrawals find a send by lists of sends whose tokens have the same hash
+       (hash_list_of in send.c). same_hash is the next send of the list that
+       this send is in. hash_list is the head of a list: send i has the head of
+       the list for hash i. */
     struct baton__send *hash_list, *same_hash;
     baton_token_t token;
     baton_header_t header;
@@ -201,10 +206,12 @@ typedef struct baton__record {
     baton_message_t message;
     uint16_t kind; /* baton__packet_kind_t */
     uint16_t flags;
-    uint16_t answer; /* kind of the answer to send: FIN, CTS or COPY */
+    /* kind of the answer to send: FIN, CTS or COPY (packet.h) */
+    uint16_t answer;
     /* The next four fields are those of the packet that announced the message.
-       If the answer is CTS, `place` becomes that of the answer; if the sender
-       is to PUT the data, so does `address`. */
+       If the answer is CTS, `place` is replaced by the `place` of the answer;
+       if the answer asks the sender to write the data (PUT), `address` is
+       replaced, too. */
     uint32_t id;
     uint32_t generation;
     uint32_t place;
@@ -238,8 +245,8 @@ BATON__LIST(baton__records, baton__record_t)
 typedef struct baton__flow {
     uint32_t sent;
     uint32_t limit; /* the highest total that the peer is known to allow */
-    /* `granted` and `reported` are for inter-node peers. Local peers read their
-       credits in shared memory. */
+    /* The next two fields are used only for inter-node peers. Local peers read
+       their credits in shared memory. */
     /* The total number that this rank allows the peer to send. */
     uint32_t granted;
     uint32_t reported; /* value of `granted` that was last sent to the peer */
@@ -346,9 +353,11 @@ typedef struct baton__net {
     baton__net_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
     baton__net_buffer_t *send_buffers[BATON__MPI_PACKETS];
-    /* Free buffers, each to replace one that a body keeps. */
+    /* Free buffers. When a body keeps the buffer in which it came, one of these
+       takes the place of that buffer. */
     baton__net_buffer_t *free;
-    /* Replacements for buffers of sends to lost peers. */
+    /* Buffers for sends that were allocated because sends to lost peers still
+       use the earlier ones. */
     baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
@@ -356,12 +365,13 @@ typedef struct baton__net {
        first slot of `sends` to try for a send. */
     uint32_t arrival, next_send;
     uint32_t packets_unsent;
-    /* A peer with a link was not told how many packets were sent to it; see
-       poll.c. */
+    /* Some peer that has a link must still be told how many packets were sent
+       to it (links.h). */
     bool rings_due;
     bool closing; /* the endpoint is being closed */
-    bool cut; /* all inter-node peers are lost: MPI failed or was finalized here
-               */
+    /* all inter-node peers are lost: MPI failed or was finalized on this
+       rank */
+    bool cut;
     baton__links_t links;
     /* By rank: true if the rank's address was found to lead to the rank's host.
        While the group is made, the first rank of this host verifies the address
@@ -568,10 +578,10 @@ bool baton__net_send(baton__mpi_t *mpi, baton__send_t *send);
 /* Posts receives for the next parts of a record's data. */
 void baton__net_receive(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Functions for the body of a message. baton__net_keep makes the record keep
-   the buffer of the oldest packet, which holds a piece of the body.
-   baton__net_copy_body copies the whole body. baton__net_give_body frees the
-   buffers, and gives the peer as many credits for bodies. */
+/* The next three functions handle the body of a message. baton__net_keep makes
+   the record keep the buffer of the oldest packet, which holds a piece of the
+   body. baton__net_copy_body copies the whole body. baton__net_give_body frees
+   the buffers, and gives the peer as many credits for bodies. */
 void baton__net_keep(baton__mpi_t *mpi, baton__record_t *record);
 void baton__net_copy_body(const baton__record_t *record, char *target);
 void baton__net_give_body(baton__mpi_t *mpi, baton__record_t *record);
@@ -615,7 +625,7 @@ bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 /* Allocates space for the transfers of this many messages. */
 baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
 
-/* Both are called at the first reservation for a peer.
+/* The next two functions are called at the first reservation for a peer.
    baton__net_reserve_bodies allocates buffers for the peer's bodies. After
    that, baton__net_contact connects to the peer, and tells the peer how many
    credits it has. */
@@ -643,8 +653,8 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
 bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
 
 /* Called when a message has arrived for a receive. Withdraws the receive's
-   post. Returns false if the receive was not posted, or the sender has taken
-   it. */
+   post. Returns false if the receive was not posted, or if the sender has taken
+   the post to write the data. */
 bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
                          baton_token_t token);
 
@@ -782,8 +792,9 @@ typedef struct baton__meeting {
     /* The endpoint that this rank has kept from an earlier group, which watches
        the processes of this host; or NULL. */
     const baton__mpi_t *kept;
-    /* In the last exchange of a group without MPI: the memory in which the
-       ranks decide; else NULL. */
+    /* In the last exchange of a group without MPI: the shared memory in which
+       the ranks agree whether the group is made (baton__host_decide). Otherwise
+       NULL. */
     const baton__host_t *host;
     /* At least one exchange has ended, so all ranks are making the group. */
     bool met;
@@ -794,7 +805,8 @@ typedef struct baton__meeting {
    one byte for each rank. */
 enum { BATON__MEETING_BYTES = 256 };
 
-/* BATON_ERR_NO_MEMORY, and then baton__meeting_end must not be called. */
+/* If this fails, which it does with BATON_ERR_NO_MEMORY, baton__meeting_end
+   must not be called. */
 baton_status_t baton__meeting_begin(baton__meeting_t *self,
                                     baton__bootstrap_t *bootstrap);
 void baton__meeting_end(baton__meeting_t *self);

@@ -72,7 +72,7 @@ static size_t links_bytes_of(int family)
     return family == AF_INET ? 4 : 16;
 }
 
-/* Returns the place of the address's bytes in a socket address. */
+/* Returns a pointer to the bytes of the address in a socket address. */
 static char *bytes_in(void *address, int family)
 {
     return (char *)address + (family == AF_INET
@@ -631,9 +631,10 @@ static int read_all(baton__link_t *link, bool *rang_out)
     }
 }
 
-/* Handles the lifeline of a touched link. Returns true if the peer is lost. As
-   long as the link is open, its own end tells more, for it may bring a
-   farewell. */
+/* Handles the lifeline of a touched link. Returns true if the peer is lost.
+   While the link is open, the end of the lifeline does not count as a loss: the
+   link will end, too, perhaps after a farewell, which says that the peer closes
+   its group. */
 static bool look_at_lifeline(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
@@ -655,7 +656,8 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
         link->state == BATON__LINK_ENDED) {
         return false;
     }
-    /* If the link was reset before, no farewell could come. */
+    /* If the link was reset longer ago, by a firewall, no farewell could come
+       over it, so the peer may have closed its group without ending. */
     const bool together =
         baton__clock_ns() < link->reset_ns + BATON__LIFELINE_NS;
     links_end(link);

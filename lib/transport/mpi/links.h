@@ -102,15 +102,17 @@ typedef struct baton__links {
     /* This rank closes its group because it has lost a rank, and its farewell
        will say so. */
     bool gives_up;
-    bool hurries; /* a lost rank was out of reach (baton__links_lose) */
+    /* a lost rank could not be reached; baton__links_lose then waits less for
+       others */
+    bool hurries;
     /* 1 + the lost rank that the farewell names; 0: it names no rank */
     uint32_t blamed;
     /* The descriptor of the listener of answers.h; -1: it is closed. It is kept
        here because forked children must close it. */
     int answers;
     baton__link_t *at; /* the links, indexed by rank */
-    /* The places of all ranks, by rank. They are set once ranks have exchanged
-       them. */
+    /* The places of all ranks, by rank. They are set after the ranks have
+       exchanged them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
     _Atomic bool rang;         /* some link was touched; stored with release */
@@ -146,8 +148,8 @@ void baton__links_init(baton__links_t *links);
 void baton__links_list(baton__links_t *links);
 
 /* Opens this rank's listener, and stores its addresses in `places`. Without a
-   network this rank can't be reached, which is no error. `alone`: see
-   baton__links_find. BATON_ERR_NO_MEMORY. */
+   network this rank can't be reached, which is no error. `alone` is passed to
+   baton__links_find. Returns BATON_ERR_NO_MEMORY if there is no memory. */
 baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
                                  bool alone);
 
@@ -156,10 +158,10 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 void baton__links_close(baton__links_t *links);
 
 /* Called when this rank loses a peer with which it shares no memory. Tells the
-   peer so, in case that is only stopped: the peer learns it when it continues,
-   even if this rank has left by then. Returns true if the peer had lost this
-   rank before. The next baton__links_poll does not report links that are made
-   here. */
+   peer that it counts as lost, because the peer may only be stopped: it learns
+   of its loss when it continues, even if this rank has left the group by then.
+   Returns true if the peer had lost this rank before. The next
+   baton__links_poll does not report links that are made here. */
 bool baton__links_lose(baton__links_t *links, int peer);
 
 /* Connects to `peer` if this rank is the lower one. Otherwise the peer

@@ -203,8 +203,9 @@ static bool has_processor_each(const baton__mpi_t *mpi)
 /* The longest message that a sender writes into a posted receive. A sender
    should write only data that is in its cache. It has just computed a sum, so
    the sum and its two operands are there if they fit into the rank's share of a
-   processor's second-level cache. On 4 ranks of 2 processors with 2 MiB each,
-   writing did not make 1 MiB faster. */
+   processor's second-level cache. With 4 ranks on 2 processors that have a
+   cache of 2 MiB each, messages of 1 MiB were not faster if they were
+   written. */
 static size_t most_put(const baton__mpi_t *mpi)
 {
     const baton_transport_t *transport = &mpi->transport;

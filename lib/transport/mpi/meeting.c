@@ -276,8 +276,9 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     bool reported = false; /* another rank has reported the end of `ended` */
     bool done = false;
     while (status == BATON_OK) {
-        /* A rank that has decided may return and remove the store, from which
-           this rank then gets no answer. */
+        /* A rank that knows the agreed outcome may return, and its application
+           may then remove the store. So this rank does not wait for the store
+           any more if the ranks of the host have agreed. */
         const bool agreed =
             self->host != NULL && baton__host_has_agreed(self->host);
         status = self->bootstrap->test(self->bootstrap, &done);

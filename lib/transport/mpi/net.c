@@ -38,8 +38,8 @@ enum {
     ASK_NS = 1000000,
     /* How long packets to a peer that may have ended are held back. After this
        time a peer that has ended is known to have ended (see REFUSED_NS in
-       poll.c). A peer that is not lost by then has no link because a firewall
-       prevents that. */
+       poll.c). A peer that is not lost by then lives, and has no link because a
+       firewall prevents one. */
     DOUBT_NS = 2000000000
 };
 
@@ -77,8 +77,8 @@ void baton__net_lose_all(baton__mpi_t *mpi, const char *detail)
 bool baton__net_enter(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
-    /* Pairs with the store and the load in on_finalize(), close.c: at least one
-       of the two threads sees the other's store. */
+    /* Pairs with the store and the load in baton__mpi_on_finalize, close.c: at
+       least one of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
     atomic_fetch_add_explicit(&net->inside, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&net->finalized, memory_order_seq_cst)) {
@@ -178,8 +178,9 @@ static bool owes_packets(const baton__mpi_t *mpi, int peer)
                      mpi->peers[peer].packets_taken) > 0;
 }
 
-/* Open MPI 4.1.4 reports short sends as complete that it has only queued. It
-   writes them when it is next called by the sender, which may be asleep. */
+/* Wakes the peers that this rank awaits packets or data from. Open MPI 4.1.4
+   reports short sends as complete that it has only queued, and writes them when
+   the sender next calls it; the sender may be asleep. */
 bool baton__net_ask(baton__mpi_t *mpi)
 {
     const baton__net_t *net = &mpi->net;

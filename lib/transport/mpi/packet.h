@@ -1,6 +1,9 @@
 /* Packets between ranks, sent through a ring in shared memory or as an MPI
    message. A packet announces a message, with its data if that is short; or it
-   answers an announced message.
+   answers an announced message. There are three answers: FIN means that the
+   receiver needs the message no longer, CTS (clear to send) that it asks for
+   the data, and COPY that it could not read the data of an OFFER. RTS means
+   request to send.
 
        kind    data                      action of the receiver
        SHORT   in the packet             answers FIN, if it was not credited
@@ -20,7 +23,8 @@
                system refuses to copy
                between processes
 
-   After a credited message was sent, it belongs to the receiver alone. Of other
+   A message is credited if its sender had a credit for it (endpoint.h). After a
+   credited message was sent, it belongs to the receiver alone. Of other
    messages the sender keeps a record, with the number `id`, until it gets FIN
    or has sent the data that CTS asked for. `generation` distinguishes
    successive uses of a record. */
@@ -81,15 +85,16 @@ typedef struct baton__packet {
     baton_header_t header;
     /* BUFFER: the buffer's index. OFFER: the id of the segment, or 0. CTS: the
        tag of the MPI messages; `bytes` is the size of each of them, and `flags`
-       the number of receives posted for them. CTS to an OFFER that is to be
-       PUT: the post's index; `bytes` is the post's generation, and `flags` is
-       0. PART: the post's index, or BATON__HOST_POSTS for an OFFER; `bytes` is
-       the size of the part. */
+       the number of receives posted for them. CTS that answers an OFFER and
+       asks the sender to write the data (PUT): the index of the posted receive;
+       `bytes` is the post's generation, and `flags` is 0. PART: the post's
+       index, or BATON__HOST_POSTS for an OFFER; `bytes` is the size of the
+       part. */
     uint32_t place;
     uint32_t generation;
     union {
-        /* OFFER: the address of the data. CTS to an OFFER: that of the
-           target. */
+        /* OFFER: the address of the data. CTS that answers an OFFER: the
+           address of the target. */
         uint64_t address;
         unsigned char data[BATON__SHORT_BYTES];
     };

@@ -34,17 +34,19 @@ enum {
     AFTER_RING_NS = 1000000,
     AFTER_RING_US = 50, /* the sleep between two of these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
-       the timer that a start sets, so that alternating starts and waits need
-       not set the timer each time. */
+       LEFT_US in progress/driving/engine.c, the time after which the progress
+       thread takes over: so a program that starts and waits in turn need not
+       set the timer each time. */
     LATER_US = 2000,
     /* The longest sleep while MPI has data or packets in motion: MPI moves them
        only while it is called. */
     MOVING_US = 1000,
     /* If a rank's host refuses connections, either the rank's process has ended
-       and the kernel refuses them, or a firewall does. If this rank had a
-       lifeline (links.h) to that one, the lifeline would have ended, so a
-       firewall is assumed. Any other rank must also have been silent for this
-       long, or for half of BATON_PEER_TIMEOUT_MS if that is less. */
+       and the kernel refuses them, or a firewall does. If this rank has ever
+       had a lifeline (links.h) to that rank, the end of the process would have
+       ended the lifeline, so a firewall is assumed. A rank without a lifeline
+       counts as ended only after it has been silent for this long, or for half
+       of BATON_PEER_TIMEOUT_MS if that is less. */
     REFUSED_NS = 2000000000,
     /* One poll in this many drains the descriptors of liveness.h. */
     LIVENESS_POLLS = 1024,
@@ -534,10 +536,11 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
 }
 
 /* Asks a rank on another host whether it lives. Anything that comes from the
-   rank over MPI counts as an answer, too. The rank is also asked over MPI with
-   each question, and as long as it does not answer: a firewall may stop this
-   rank's questions to the peer, or only the peer's to this rank. Then the
-   packet that asks tells the peer that this rank lives. */
+   rank over MPI counts as an answer, too. With each question the rank is also
+   asked over MPI, again and again until it answers: a firewall may stop this
+   rank's connections to the peer. It may also stop only the peer's connections
+   to this rank; then the packet that asks tells the peer that this rank
+   lives. */
 static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
                                  const struct sockaddr *to, socklen_t bytes)
 {
@@ -571,7 +574,8 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
                : reply;
 }
 
-/* Why a peer counts as lost, which has replied so. */
+/* Returns the reason for the loss of a peer whose last question had the outcome
+   `reply`. */
 static const char *why_lost(const baton__mpi_t *mpi, baton__reply_t reply,
                             bool remote)
 {
@@ -636,7 +640,8 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    /* If the doorbell had a wake-up, `liveness` is drained at the next call. */
+    /* If the doorbell had a wake-up, `liveness` is not drained now, which saves
+       a system call. The next call drains it. */
     if (!baton__doorbell_drain(&mpi->host.doorbell)) {
         baton__liveness_drain(&mpi->host.liveness);
     }

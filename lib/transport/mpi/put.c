@@ -25,18 +25,18 @@
 
    Where ranks share processors, a message that fits into a buffer goes through
    one: the sender continues in its time slice, and the receiver copies the
-   message in its own time slice. On 8 ranks of 2 processors, all-reduces of 32
-   to 64 KiB took 1.1 to 1.4 times as long when the data was written.
+   message in its own time slice. With 8 ranks on 2 processors, all-reduces of
+   32 to 64 KiB took 1.1 to 1.4 times as long when the data was written.
 
    If an offer came before the receive was posted, and the sender polls, the
    receiver answers the offer by CTS with the target's address. Otherwise the
    receiver reads the data.
 
    A receiver that withdraws changes POSTED to NONE; if the word is already
-   TAKEN, it waits for the PUT. It waits no longer once the sender is lost,
-   because a process that has ended writes nothing. A sender that was stopped,
-   and taken for dead, writes nothing, either, when it is continued, unless it
-   was stopped immediately before its system call.
+   TAKEN, the receiver waits for the PUT. The receiver stops waiting when the
+   sender is lost, because a process that has ended writes nothing. A sender
+   that was stopped, and taken for dead, writes nothing, either, when it is
+   continued, unless it was stopped immediately before its system call.
 
    A sender that may not write there any more sends PARTs instead, which the
    receiver copies. */

@@ -247,7 +247,8 @@ static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
 
 /* Called when data of an offer has been read in its sender's memory. Returns
    false, and marks the sender as lost, if the sender has lost this rank: this
-   rank was stopped meanwhile, and the sender has its vector back. */
+   rank was stopped meanwhile, and the sender's application may have changed the
+   data since. */
 static bool was_there(baton__mpi_t *mpi, const baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];

@@ -40,20 +40,21 @@ struct baton__wire {
        yet. */
     int (*probe)(baton__wire_t *self, int tag, bool *waits_out);
 
-    /* Both set the request to 0. After `release` the wire completes the request
-       by itself. After `cancel` the wire may end it without completing it. */
+    /* `release` and `cancel` set the request to 0. After `release` the wire
+       completes the request by itself. After `cancel` the wire may end it
+       without completing it. */
     int (*release)(baton__wire_t *self, baton__request_t *request);
     void (*cancel)(baton__wire_t *self, baton__request_t *request);
 
     /* Returns true if receives from any rank can still be used after the error
-       `code`, which then only says that some rank has ended. NULL if there is
-       no such error. */
+       `code`, which then only says that some rank has ended. The function is
+       NULL if the wire has no such error. */
     bool (*goes_on)(baton__wire_t *self, int code);
 
     /* Writes a sentence about the error to `out`. */
     void (*text)(int code, char out[BATON__WIRE_TEXT]);
 
-    /* The wire can send device memory, and receive into it. */
+    /* Returns true if the wire can send device memory, and receive into it. */
     bool (*takes_device)(void);
 
     /* Makes the wire call `ended` when the wire is about to end by itself, as

@@ -23,7 +23,7 @@
 typedef struct launcher {
     const char *rank, *size;
     const char *local_size; /* number of ranks on this host */
-    /* Their values together tell the jobs of a user apart. */
+    /* Variables whose values together distinguish the jobs of a user. */
     const char *job[3];
 } launcher_t;
 
@@ -57,7 +57,8 @@ typedef struct world {
 } world_t;
 
 /* Reads a number from 0 on. Slurm lists the ranks of its hosts as "4(x2)" or
-   "4,3", of which this takes the first. Returns -1 if there is none. */
+   "4,3", of which this function takes the first number. Returns -1 if there is
+   none. */
 static int world_number(const char *variable)
 {
     const char *text = getenv(variable);
@@ -96,7 +97,9 @@ static void name_job(const launcher_t *launcher, world_t *out)
 /* Finds the rank, the size, and the names of the folder and the group. */
 static baton_status_t world_read(const launcher_t *launcher, world_t *out)
 {
-    static _Atomic unsigned calls; /* all ranks make groups in one order */
+    /* all ranks make their groups in the same order, so the k-th call on each
+       rank is about the same group */
+    static _Atomic unsigned calls;
     const unsigned call = atomic_fetch_add(&calls, 1);
     const char *given = baton__config_text(BATON__CONFIG_STORE);
     const int local = world_number(launcher->local_size);
@@ -129,7 +132,8 @@ static baton_status_t world_read(const launcher_t *launcher, world_t *out)
                             out->function, local, out->size,
                             launcher->local_size);
     }
-    /* The ranks of a shell, or of one host's launcher, have one parent. */
+    /* All ranks that a shell, or the launcher of one host, has started have the
+       same parent. So its number distinguishes jobs that have no name. */
     (void)snprintf(out->path, sizeof out->path, "/tmp/baton-%u-%s.%d.%u",
                    (unsigned)geteuid(), out->job,
                    out->job[0] == '\0' ? (int)getppid() : 0, call);

@@ -148,8 +148,9 @@ bool baton__host_lose(const baton__host_t *host, int other)
     (void)atomic_compare_exchange_strong_explicit(
         loss_between(host, other), &lost, (uint32_t)other + 1,
         memory_order_relaxed, memory_order_relaxed);
-    /* Pairs with the fence in baton__host_is_lost_to: what this process writes
-       to its vectors from now on is not taken for a message. */
+    /* Pairs with the fence in baton__host_is_lost_to: a peer that reads what
+       this process writes to its vectors from now on then also sees the loss,
+       and does not take what it has read for a message. */
     atomic_thread_fence(memory_order_seq_cst);
     return lost == (uint32_t)host->index + 1;
 }

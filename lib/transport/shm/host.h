@@ -110,8 +110,9 @@ typedef struct baton__host {
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
-    /* By pair of processes, at lower * count + higher: 1 + the process that was
-       lost to the other one first; 0: neither was lost. */
+    /* By pair of processes, at lower * count + higher: 1 + the process that the
+       other one has lost; 0: neither has lost the other. If each loses the
+       other, the first loss counts. */
     _Atomic uint32_t *losses;
     /* By process: 1 + the processor where it last polled; 0: it has not polled,
        or has ended. */
@@ -134,13 +135,13 @@ bool baton__host_decide(baton__host_t *host, bool outcome);
    is true. */
 bool baton__host_has_agreed(const baton__host_t *host);
 
-/* Creates the file that `count` processes share; see share.h. BATON_ERR_SYSTEM.
- */
+/* Creates the file that `count` processes share; see share.h.
+   BATON_ERR_SYSTEM. */
 baton_status_t baton__host_create(int count, int buffers, int *file_out);
 
 /* Opens the shared file as process `index` of `count`, and keeps a duplicate of
-   its descriptor. A single process needs no file: -1. BATON_ERR_SYSTEM,
-   _NO_MEMORY. */
+   its descriptor. A single process needs no file, and may pass -1. Returns
+   BATON_ERR_SYSTEM or BATON_ERR_NO_MEMORY on failure. */
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);
 void baton__host_close(baton__host_t *host);
@@ -201,9 +202,10 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
    process was stopped: then only `other` may go on. */
 bool baton__host_lose(const baton__host_t *host, int other);
 
-/* True if another process has lost this one. Then what this process has read of
-   its memory before this call may not be the message any more: the other one
-   has taken its vectors back. */
+/* True if the process `other` has lost this one. Then data that this process
+   has read from the memory of `other` before this call may not be the message
+   any more: the application of `other` may have changed its vectors since the
+   loss. */
 bool baton__host_is_lost_to(const baton__host_t *host, int other);
 
 /* Called by a thread that polls. Moves the thread to another processor if other

@@ -250,8 +250,8 @@ static bool segments_reserve(char *memory, size_t bytes)
     char *end = memory + bytes;
     bool done = true;
     while (done && page < end) {
-        /* mincore() sets bit 0 if the page has memory; a block that was freed
-           has left it. */
+        /* mincore() sets bit 0 if the page has memory. The page has memory
+           already if it belonged to a block that was freed. */
         unsigned char there = 0;
         size_t left = round_up((size_t)(end - page), unit);
         size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;
