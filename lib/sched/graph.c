@@ -341,10 +341,10 @@ baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
     if (!baton__graph_open(schedule, __func__)) {
         return no_node;
     }
-    /* Ranks that share plans compute nothing, so here the order of the operands
-       does not matter. They are put in the order of buffers and offsets, so
-       that ranks whose reductions differ only in that order share a plan,
-       too. */
+    /* Ranks that share plans (share.h) compute nothing, so there the order of
+       the operands does not matter. The operands are put in the order of
+       buffers and offsets, so that ranks whose reductions differ only in that
+       order share a plan, too. */
     bool turns = schedule->group->sharing != NULL && precedes(right, left);
     bool valid =
         set_reduction(schedule, &record, dtype, op) &&

@@ -3,8 +3,8 @@
 
 #include "base/alloc.h"
 
-/* A chain that is shorter than this gets no clock, since its clock would save
-   too little. */
+/* A chain that is shorter than this gets no clock (happens_before.h), since its
+   clock would save too little. */
 enum { LONG_CHAIN = 64 };
 
 static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)

@@ -1,10 +1,11 @@
 /* Hazards, which commit reports as errors. Two nodes make a hazard if they
    access the same bytes, at least one of them writes these, and neither node
-   happens before the other. So does a node that uses a length but does not
-   happen after the receive that sets the length.
+   happens before the other. A node that uses a length (baton_length_t) is a
+   hazard, too, if it does not happen after the receive that sets the length.
 
    Each space, the memory of overlapping buffers (alias.c), is divided into
-   segments at the ends of its views; an access covers whole segments.
+   segments at the first and last bytes of its views; an access covers whole
+   segments.
 
      view of recv#0     |---------------|
      view of reduce#1           |---------------|

@@ -1,5 +1,6 @@
-/* Makes the plan of a graph: the successors in one array, lists of entry nodes,
-   tags, the table of receives, and the memory of the run and of scratch.
+/* Makes the plan of a graph: the successors in one array, lists of the nodes
+   that can begin an epoch, tags, the table of receives, and the memory of the
+   run and of scratch.
 
    Tags are counted for each pair of ranks. Both ends count the same messages,
    so the k-th send matches the k-th receive, and no rank needs to know the tags

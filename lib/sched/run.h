@@ -39,8 +39,8 @@ typedef struct baton__loan {
 /* The plan that commit created. The lists have ids of nodes. The fields that
    each message needs come first, on one cache line. */
 typedef struct baton__plan {
-    /* `count` + 1 records; the last one only ends the successors of the one
-       before. */
+    /* `count` + 1 records. The last one is no node's: it only marks where the
+       successors of the last node end. */
     const baton__op_t *ops;
     uint32_t *successors; /* the successors of all nodes, in one array */
     /* A hash table of the receives, by peer, tag and kind. Its size is a power
@@ -115,9 +115,10 @@ typedef enum baton__node_state {
     BATON__NODE_WAITING, /* a receive that has fired and has no message yet */
     /* A send or an accepted message that the transport works on. */
     BATON__NODE_MOVING,
-    BATON__NODE_BEGUN,   /* an async node that has begun and not completed */
-    BATON__NODE_QUEUED,  /* the node's work is in a stream of the device */
-    BATON__NODE_SKIPPED, /* completed, but its successors were not satisfied */
+    BATON__NODE_BEGUN,  /* an async node that has begun and not completed */
+    BATON__NODE_QUEUED, /* the node's work is in a stream of the device */
+    /* the node has completed without satisfying the edges to its successors */
+    BATON__NODE_SKIPPED,
     BATON__NODE_COMPLETED
 } baton__node_state_t;
 
@@ -128,8 +129,9 @@ typedef struct baton__run {
     uint32_t *left;  /* by node: number of edges still needed; wraps below 0 */
     uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
-    /* By length: the bytes in this epoch, or BATON__LENGTH_UNSET. After these,
-       also by length, the largest values, which the commit sets. */
+    /* By length (baton_length_t): the bytes in this epoch, or
+       BATON__LENGTH_UNSET. After these, also by length, the largest values,
+       which the commit sets. */
     size_t *lengths;
     baton__activation_t *activations;
     baton__async_t *asyncs;
@@ -140,8 +142,8 @@ typedef struct baton__run {
     baton_message_t **lent;
     uint32_t head, tail;
     uint32_t required_left;
-    /* Number of nodes that are held or in motion, plus the number of required
-       receives that wait for their messages. */
+    /* Number of nodes in the states HELD, MOVING, BEGUN and QUEUED, plus the
+       number of required receives that wait for their messages. */
     uint32_t waited;
     /* Points to the sum of `waited` over all schedules of the engine, which
        this run keeps up to date. NULL: there is no such sum. */
@@ -207,9 +209,9 @@ baton__when_t baton__run_when_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
 /* Stores the content of the activation that an armed receive got, and satisfies
-   the receive's successors. Does not satisfy an activate whose peer is nearer
-   to the origin than this rank, because an activation travels only away from
-   its origin. */
+   the receive's successors. An activate, which is a node that sends the
+   activation on, is not satisfied if its peer is nearer to the origin than this
+   rank, because an activation travels only away from its origin. */
 void baton__run_activate(baton__run_t *run, uint32_t node,
                          baton__activation_t activation);
 

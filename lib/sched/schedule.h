@@ -106,8 +106,8 @@ struct baton_schedule {
     size_t annex_bytes;
     size_t annex_peer_bytes;
 
-    /* The message of `sticky`; after the commit, of a failed epoch; see
-       baton__schedule_sentence. */
+    /* The message of the error `sticky`. After the commit: the message of a
+       failed epoch. NULL if there is no message. */
     char *sentence;
     /* The name of an adder that was called after the commit, which is an error;
        NULL: no adder was. */
@@ -149,10 +149,10 @@ baton__schedule_sentence(const baton_schedule_t *schedule)
    the next start reports this call. `adder` names the calling function. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
-/* Adds to `text` the first terms that differ between this schedule and another
-   rank's. `others` has that rank's terms from the `from`-th on (remarks are not
-   counted), or is NULL if they are unknown. If both terms follow remarks, and
-   the remarks differ, the remarks are added, too. */
+/* Adds to `text` the first terms (terms.c) that differ between this schedule
+   and another rank's. `others` has that rank's terms from the `from`-th on
+   (remarks are not counted), or is NULL if they are unknown. If both terms
+   follow remarks, and the remarks differ, the remarks are added, too. */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
@@ -203,8 +203,8 @@ baton_status_t baton__validate(const baton_schedule_t *schedule,
                                baton__order_t *out);
 void baton__order_free(baton__order_t *order);
 
-/* Finds the bound buffers that share memory. Called before hazards are checked.
-   Returns an error if a node's operands overlap in part. */
+/* Finds the bound buffers that share memory (alias.c). Called before hazards
+   are checked. Returns an error if a node's operands overlap in part. */
 baton_status_t baton__find_aliases(baton_schedule_t *schedule);
 
 /* Returns BATON_ERR_INVALID if the buffer does not share memory with other

@@ -72,8 +72,8 @@ enum { BATON__PART_BYTES = 128 * 1024 };
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
-    /* The scheduler that drives the group's schedules
-       (progress/state/stepper.h). */
+    /* The stepper (progress/state/stepper.h), which advances the epochs of the
+       group's schedules. */
     struct baton__stepper *stepper;
     const struct baton__kind_info *kinds; /* functions of the node kinds */
     /* Space for a part of each operand of a reduction; used if the transport
