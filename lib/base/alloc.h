@@ -45,8 +45,8 @@ char *baton__copy_string(const char *text);
    it. n is counted from 1; 0 makes no allocation fail. */
 void baton__alloc_fail_nth(int64_t n);
 
-/* For tests: overrides how many bytes the kernel has left; SIZE_MAX ends this.
- */
+/* For tests: overrides how many bytes the kernel has left. SIZE_MAX ends the
+   override. */
 void baton__memory_override(size_t left);
 
 /* For tests: the number of allocations so far, in all threads. */

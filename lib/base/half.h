@@ -11,7 +11,7 @@
 #define BATON__F16_NAN  0x7e00u
 #define BATON__BF16_NAN 0x7fc0u
 
-/* The lowest `size` bytes of a word: they begin here in its memory. */
+/* The address of the lowest `size` bytes of a word. */
 #define BATON__LOW_BYTES(word, size)                                           \
     ((char *)&(word) +                                                         \
      (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : sizeof(word) - (size)))
@@ -68,8 +68,8 @@ static inline uint16_t baton__f16_of_f32(float value)
     const uint32_t infinity = 255u << 23;
     const uint32_t too_large = (127u + 16u) << 23; /* 65536 */
     const uint32_t smallest = 113u << 23;          /* 2^-14 */
-    /* Adding this number to one below 2^-14 rounds it: the lowest bits of the
-       sum are then the f16 subnormal. */
+    /* Adding this number to a value below 2^-14 rounds that value: the lowest
+       bits of the sum are then the f16 subnormal. */
     const uint32_t shifter = (127u - 15u + 23u - 10u + 1u) << 23;
     uint32_t bits = baton__bits_of_f32(value);
     uint32_t sign = bits & 0x80000000u;

@@ -1,12 +1,13 @@
-/* The file is created once in a process, is mapped from then on, and is never
-   unmapped, so that a thread that adds a record while another one stops the
-   trace writes into memory that is there. Its blocks are reserved when it is
-   created: a store into a page for which a file system has no room would raise
-   SIGBUS.
+/* The trace of a process is a file (trace.h). It is created once, is mapped
+   from then on, and is never unmapped, so that a thread that adds a record
+   while another one stops the trace writes into memory that is there. Its
+   blocks are reserved when it is created: a store into a page for which a file
+   system has no room would raise SIGBUS.
 
    Threads take records by an atomic addition. A thread that is suspended while
    it fills a record in can be overtaken by a whole lap of the others, and then
-   both write the same record; it stays readable, and may mix the two. */
+   both threads write the same record. The record stays readable, but may mix
+   the contents of both. */
 #include "base/trace.h"
 
 #include "base/clock.h"
@@ -254,10 +255,11 @@ void baton__trace_add(const baton_trace_record_t *record)
     /* A locked addition waits for the stores before it, so the lines that are
        written next should be in the cache by then. */
     __builtin_prefetch(to + 16, 1);
-    /* All of these stores release the one before, so a reader that sees a part
-       of this record sees that `what` is NONE, or all of it. They have the
-       sizes of the stores to `*record`: a load of several of these at once
-       would wait for them. */
+    /* Each of these stores is a release. So a reader that sees a part of the
+       new record also sees that `what` is NONE, or sees the whole record. The
+       fields are stored one by one, as the caller has stored those of
+       `*record`: a wider load from `*record` would have to wait for several of
+       the caller's stores. */
     PUT(to, uint8_t, what, BATON_TRACE_NONE);
     PUT(to, uint64_t, time_ns, record->time_ns);
     PUT(to, uint64_t, value, record->value);

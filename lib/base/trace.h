@@ -29,10 +29,10 @@ static inline bool baton__trace_is_on(void)
    does anything; if it fails, it warns. */
 void baton__trace_begin_if_asked(void);
 
-/* Puts a schedule into the table. Returns its number, or 0 if it has no room
-   there, or this process does not record. */
+/* Puts a schedule into the table. Returns its number, or 0 if the table is
+   full, or if this process does not record. */
 uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule);
 
 /* Adds a record; its `thread` and `lap` are set by this function. Any thread
-   may call this and the one above. */
+   may call this function and baton__trace_enter. */
 void baton__trace_add(const baton_trace_record_t *record);
