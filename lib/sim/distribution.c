@@ -20,9 +20,9 @@
 #define LN2_LOW   1.90821492927058770002e-10
 #define SQRT_HALF 0.70710678118654752440
 
-/* Returns ln x for an x above 0: the logarithm of its power of two, and the
-   series of 2 atanh(s) for its fraction (1 + s) / (1 - s), which lies within a
-   factor of sqrt 2 of 1. */
+/* Returns ln x for an x above 0: the logarithm of its power of two, plus the
+   logarithm of its fraction, which lies within a factor of sqrt 2 of 1. The
+   fraction is (1 + s) / (1 - s), and its logarithm the series of 2 atanh(s). */
 static double natural_log(double x)
 {
     int exponent = 0;

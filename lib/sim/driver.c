@@ -277,8 +277,8 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                : BATON_OK;
 }
 
-/* Where ranks introduce schedules to each other, they detect mismatches
-   themselves. */
+/* With options.introductions the ranks compare their schedules themselves, by
+   HELLO notices, so the simulator need not. */
 static baton_status_t match_if_new(baton_sim_t *sim)
 {
     return sim->unmatched && !sim->options.introductions ? baton__sim_match(sim)

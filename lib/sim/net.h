@@ -4,11 +4,11 @@
    baton__sim_net_events, and lets the ranks in `due` step.
 
    Life of a message. A send makes an item. When the sender's port is free, the
-   item's transfer begins. Two events follow, which coincide where they can:
-   SENT, when the sender's memory is free, and ARRIVED, when the receiver's
-   engine is notified. Data is copied once, from the sender's memory to where
-   the receiver accepts it; only a message that is SENT before it is accepted is
-   copied in between. */
+   item's transfer begins. Two events follow, which are one event if their times
+   are equal (SENT_AND_ARRIVED): SENT, when the sender's memory is free, and
+   ARRIVED, when the receiver's engine is notified. Data is copied once, from
+   the sender's memory to where the receiver accepts it; only a message that is
+   SENT before it is accepted is copied in between. */
 #pragma once
 
 #include "sim/pool.h"
@@ -40,10 +40,11 @@ enum {
 
 /* A completion that its rank has not polled yet. */
 typedef struct baton__sim_completion {
-    /* For the end of a send, the owner of its token; for an arrival, the
-       message. */
+    /* SENT: the owner of the send's token. ARRIVED: the message. LOST: NULL. */
     void *subject;
-    uint32_t node; /* of the end of a loss: the rank that is lost */
+    /* SENT: the node of the send's token. LOST: the rank that is lost. ARRIVED:
+       0. */
+    uint32_t node;
     int16_t status;
     uint8_t kind; /* baton_event_kind_t */
 } baton__sim_completion_t;
@@ -73,9 +74,11 @@ typedef struct baton__sim_port {
     bool poll_pending; /* a POLL event is in the queue */
     bool is_due;
     bool dead;
-    double out_free, in_free; /* the times at which the two ports are free */
-    double clock;             /* the time at which the processor is free */
-    double slowness;          /* 1 / speed */
+    /* The times at which the rank can begin its next transfer as the sender
+       (out), and as the receiver (in). Not used if options.multi_ported. */
+    double out_free, in_free;
+    double clock;    /* the time at which the processor is free */
+    double slowness; /* 1 / speed */
 
     baton__sim_completion_t *completions;
     uint32_t completion_first, completion_count, completion_capacity;

@@ -21,8 +21,8 @@ enum {
     BATON__SIM_CONSUMED
 };
 
-/* An item has two cache lines. The second has the fields that the payload
-   needs. */
+/* An item has two cache lines. The first has the message and its state, the
+   second the data about its transfer. */
 typedef struct baton__sim_item {
     /* This field is first, so that the address of a message can be cast to that
        of its item. */

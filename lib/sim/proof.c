@@ -1,14 +1,16 @@
-/* Contributor sets, each kept once.
+/* The proof of baton/proof.h: elements that stand for sets of contributing
+   ranks, each of which is stored once.
 
-   A value is {element, set of ranks}, or a flaw: it says what went wrong when
-   the value was made. An element in a user's buffer is the number of a value.
-   Sets are stored apart from values because the elements of a block have the
-   same ranks: each value takes three words, and the P bits of their set are
-   stored once. Equal values have equal numbers, so memory is bounded by the
-   number of distinct values, and no set has to be compared twice.
+   A value is an element's index and the set of ranks that have contributed to
+   it, or a flaw, which says what went wrong when the value was made. An element
+   in a user's buffer is the number of a value. Sets are stored apart from
+   values because the elements of a block have the same ranks: each value takes
+   three words, and the P bits of their set are stored once. Equal values have
+   equal numbers, so memory is bounded by the number of distinct values, and no
+   set has to be compared twice.
 
-   A union with a flaw is that flaw, so that check finds the first flaw, which
-   is the cause of the others.
+   A union with a flaw is that flaw, so that baton_proof_check finds the first
+   flaw, which is the cause of the others.
 
    A reduction can't fail: if there is no memory for a union, the result is the
    flaw NO_MEMORY, whose number exists from the start. */

@@ -30,8 +30,8 @@ typedef struct baton__sim_queue {
 /* A queue of zeros is empty. baton__sim_queue_fini frees its entries. */
 void baton__sim_queue_fini(baton__sim_queue_t *queue);
 
-/* `at` is not negative. Returns false, with no effect, if there is no memory.
- */
+/* Pushes an event at time `at`, which is not negative. Returns false, with no
+   effect, if there is no memory. */
 bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
                            uint32_t index);
 

@@ -11,9 +11,10 @@
 
    Two schedules that are created with the group carry these messages: an epoch
    allocates nothing, so a rank without memory can still report that, and no
-   rank waits for it in vain. These cases remain: a rank never commits, or dies
-   and the transport can't tell; BATON_VERIFY is set on some ranks only; after
-   the result a transport fails to post an armed receive on one rank. */
+   rank waits for it in vain. Some ranks may still wait, or get another status
+   than others, if a rank never commits, or dies and the transport can't tell;
+   if BATON_VERIFY is set on some ranks only; or if, after the result, a
+   transport fails to post an armed receive on one rank. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
@@ -219,8 +220,8 @@ static void free_graphs(baton__sim_packed_graph_t *graphs, int ranks)
     baton__free(graphs);
 }
 
-/* Allocates memory for the graphs of which the ranks have reported the sizes.
-   Fails unless there is also enough memory to simulate the graphs. */
+/* Allocates memory for the graphs, whose sizes the ranks have reported. Fails
+   unless there is also enough memory to simulate the graphs. */
 static baton_status_t alloc_graphs(const baton__verifier_t *verifier, char *own,
                                    baton__sim_packed_graph_t **out)
 {
