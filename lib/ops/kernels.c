@@ -103,9 +103,9 @@ static inline int16_t kernels_half_key(uint16_t half)
 HALF_FUNCTIONS(f16, 0x7c00, BATON__F16_NAN)
 HALF_FUNCTIONS(bf16, 0x7f80, BATON__BF16_NAN)
 
-/* Compilers do not use the processor's own instructions to convert f16. So
-   f16_block reduces whole vectors with these instructions, and returns the
-   number of elements that it has reduced. */
+/* Compilers do not use the processor's own instructions to convert f16. So the
+   functions f16_sum_block and f16_prod_block reduce whole vectors with these
+   instructions, and return the number of elements that they have reduced. */
 #if defined(__AVX512F__)
 #define F16_BLOCK(name, operation)                                             \
     static size_t f16_##name##_block(unsigned char *target,                    \
@@ -197,7 +197,8 @@ F16_BLOCK(prod, mul)
     LOOP(min_##name, type, name##_min(a, b))                                   \
     LOOP(max_##name, type, name##_max(a, b))
 
-/* Reduces elements of `parts` parts part by part, by the function `of_part`. */
+/* Defines the reduction of elements that consist of `parts` parts each. The
+   function `of_part` reduces the parts one by one. */
 #define OF_PARTS(name, of_part, parts)                                         \
     static void name(void *target, const void *left, const void *right,        \
                      size_t count)                                             \
@@ -282,7 +283,8 @@ F16_BLOCK(prod, mul)
 #define LEAST(a, b)      ((a) < (b) ? (a) : (b))
 #define GREATEST(a, b)   ((a) > (b) ? (a) : (b))
 
-/* Reduces whole vectors by f16_block, and the remaining elements one by one. */
+/* Reduces whole vectors by f16_NAME_block, and the remaining elements one by
+   one. */
 #define F16_LOOP(name)                                                         \
     LOOP(name##_f16_rest, uint16_t, f16_##name(a, b))                          \
     static void name##_f16(void *target, const void *left, const void *right,  \
