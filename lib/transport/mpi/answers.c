@@ -1,4 +1,5 @@
-/* How a rank answers other ranks, and asks them; see answers.h. */
+/* How a rank asks other ranks whether they still run, and answers them; see
+   answers.h. */
 #include "transport/mpi/answers.h"
 
 #include "base/alloc.h"

@@ -7,9 +7,10 @@
    group. A rank takes only an answer that has its own number, because the last
    answer stays in the store, and a later group may have the same name.
 
-   The ranks may have been given different sizes; then rank 0 may wait for ranks
-   that never come. So in the first exchange the other ranks read rank 0's
-   record while they wait, and rank 0 says there which rank has another size.
+   The callers on different ranks may give different sizes of the group; then
+   rank 0 may wait for ranks that never come. So in the first exchange the other
+   ranks read rank 0's record while they wait, and rank 0 says there which rank
+   has another size.
 
    If some ranks share no memory, which are mostly ranks of several hosts, the
    ranks make a wire of UCX: they exchange the sizes of their workers'
@@ -258,7 +259,8 @@ static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
                : status;
 }
 
-/* Gets the records that rank 0 still lacks, and answers once it has all. */
+/* Gets the records that rank 0 still lacks. Puts the answer into the store when
+   rank 0 has all records. */
 static baton_status_t collect(bootstrap_store_t *self)
 {
     const size_t bytes = sizeof(head_t) + self->bytes;

@@ -1,5 +1,5 @@
-/* Groups whose ranks meet in a store, for the public functions that make
-   them. */
+/* Makes groups whose ranks meet in a store. The public functions that make such
+   groups call these functions. */
 #pragma once
 
 #include "transport/mpi/bootstrap.h"

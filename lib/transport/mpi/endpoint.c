@@ -92,10 +92,11 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 /* ---- peers, MPI -------------------------------------------------------- */
 
-/* Called when a peer is lost. Tells the peer so, because its process may only
-   be stopped. When it continues, it learns that it counts as lost. Otherwise it
-   might find that this rank has ended meanwhile, and go on without it. (A lost
-   rank of this host counts as ended, because no partition divides a host.)
+/* Called when a peer is lost. Tells the peer that it counts as lost, because
+   its process may only be stopped, and continue later. If the peer were not
+   told, it might find after it has continued that this rank has ended
+   meanwhile, and go on without this rank. (A lost rank of this host counts as
+   ended, because no partition divides a host.)
 
    Returns true if the peer had lost this rank before, because this rank was
    stopped. If this rank knows that already (`known`), it does not tell a peer

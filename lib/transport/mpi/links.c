@@ -1,11 +1,11 @@
 /* Links; see links.h.
 
-   Of two ranks the lower one connects. Its first message has the group's nonce
-   and the numbers of both ranks. A rank that has lost another one connects to
-   it once more, only to say so: the kernel keeps that connection for a process
-   that is stopped, even after its sender has left the group. All descriptors
-   are in one edge-triggered epoll. So any thread can drain the epoll, and the
-   driver looks at the links later. */
+   Of two ranks the lower one connects. The first message on the connection has
+   the group's nonce and the numbers of both ranks. A rank that has lost another
+   one connects to it once more, only to say so: the kernel keeps that
+   connection for a process that is stopped, even after its sender has left the
+   group. All descriptors are in one edge-triggered epoll. So any thread can
+   drain the epoll, and the driver looks at the links later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
@@ -396,8 +396,9 @@ void baton__links_connect(baton__links_t *links, int peer)
 }
 
 /* Writes the bytes of the word in `out` that are not written yet. Returns false
-   if some are left. An error that a write reports is kept in `error`, because a
-   later read does not report the error, but only the end of the link. */
+   if some bytes are left. An error that a write reports is kept in `error`,
+   because a later read does not report the error, but only the end of the
+   link. */
 static bool flush(baton__link_t *link)
 {
     const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;
@@ -462,8 +463,8 @@ bool baton__links_is_sound(baton__links_t *links, int peer)
 
 /* ---- events on links -------------------------------------------------- */
 
-/* Sends the greeting if the connection is established. Returns false if that is
-   not so yet, or if the connection has failed: then closes it. */
+/* Sends the greeting if the connection is established. Returns false if the
+   connection is not established yet, or if it has failed; then closes it. */
 static bool greet(const baton__links_t *links, int *fd, int peer,
                   uint32_t flags)
 {
@@ -570,8 +571,9 @@ static bool identify_connections(baton__links_t *links, int *made)
             baton__descriptor_close(&link->lifeline);
             link->lifeline = fd;
             link->lifeline_open = link->lifeline_made = true;
-            /* If the lifeline can't be watched, it is still looked at before
-               each packet, and the peer must not take it for ended. */
+            /* A lifeline that can't be watched is not closed, since the peer
+               would take it for ended. It is still looked at before each
+               packet. */
             (void)watch(links, fd, peer);
             continue;
         } else if (link != NULL && link->state == BATON__LINK_OPEN) {

@@ -13,11 +13,12 @@
    open. A reset of the link proves nothing: a firewall may have sent it, or the
    kernel of a peer that has ended with unread bytes in the link. So each pair
    of ranks has a second connection, the lifeline, on which nothing is sent once
-   it is made. It never holds unread bytes, so the kernel of a peer that ends
-   does not reset it: it reaches its end of file. A peer whose link was reset,
-   and whose lifeline stays open, is behind a firewall. The kernel sends
-   something over an idle lifeline each minute, lest firewalls forget it.
-   Without a lifeline, answers.h finds out whether a peer still answers. */
+   it is made. The lifeline never holds unread bytes, so the kernel of a peer
+   that ends does not reset the lifeline: the lifeline reaches its end of file.
+   A peer whose link was reset, and whose lifeline stays open, is behind a
+   firewall. The kernel sends something over an idle lifeline each minute,
+   because firewalls forget idle connections. Without a lifeline, answers.h
+   finds out whether a peer still answers. */
 #pragma once
 
 #include <baton/types.h>

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A rank's text that says why it lacks a feature; "" if it has the feature, or
-   does not know why it lacks it. */
+/* A rank's text that says why the rank lacks a feature; "" if the rank has the
+   feature, or does not know why it lacks the feature. */
 typedef char reason_t[200];
 
 static void local_say(const baton__opening_t *host, reason_t *why,

@@ -44,8 +44,8 @@ enum {
    read only if all ranks have the same version and wire format. */
 typedef struct baton__member {
     char version[12];
-    /* BATON__WIRE_FORMAT. In builds from before this number these bytes are the
-       end of `version`, which is 0 there; these builds compare the bytes,
+    /* BATON__WIRE_FORMAT. Builds that are older than this field have the end of
+       `version` in these bytes, which is all zeros. They compare these bytes,
        too. */
     uint32_t format;
     /* A number that identifies the endpoint that the rank has kept from an
@@ -263,8 +263,8 @@ static int receive_end_report(const baton__meeting_t *self)
                : -1;
 }
 
-/* Waits until the exchange has ended that was begun with `status`. If it
-   fails, self->status is set. */
+/* Waits until the current exchange has ended. `status` is the status with which
+   it was begun. If the exchange fails, sets self->status. */
 static void meeting_complete(baton__meeting_t *self, baton_status_t status)
 {
     uint64_t seen_ns = baton__clock_ns();

@@ -4,8 +4,8 @@
    Packets come into receives that are posted for any source. MPI matches the
    messages of one rank in the order in which they were sent, with receives in
    the order in which they were posted. So only the oldest receive is tested.
-   Once a peer is lost, all receives are tested: MPI may have begun to receive a
-   message of that peer, and never complete it. Later receives may then be
+   After a peer was lost, all receives are tested: MPI may have begun to receive
+   a message of that peer, and never complete it. Later receives may then be
    complete first, so packets are numbered.
 
    A message that is not too long follows its packet in the same MPI message,

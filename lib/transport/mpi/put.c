@@ -38,8 +38,8 @@
    that was stopped, and taken for dead, writes nothing, either, when it is
    continued, unless it was stopped immediately before its system call.
 
-   A sender that may not write there any more sends PARTs instead, which the
-   receiver copies. */
+   A sender that the system no longer lets write into the target sends PARTs
+   instead, which the receiver copies. */
 #include "transport/mpi/endpoint.h"
 
 #include "transport/group.h"
@@ -159,9 +159,10 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
-/* Returns false if the sender has not just reduced the data, if it would need a
-   time slice of a shared processor to write, or if it would have to be woken.
-   In these cases this rank is done sooner if it reads the data itself. */
+/* Returns false if the sender has not just reduced the data, if the sender
+   would need a time slice of a shared processor to write, or if the sender
+   would have to be woken. In these cases this rank is done sooner if it reads
+   the data itself. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];

@@ -36,9 +36,9 @@ enum {
 };
 
 /* The call by which the leader, the lowest rank that lives, asks processes to
-   join a new group. It lies in the store. The leader passes it on to the other
-   ranks of the old group by an all-reduce (maximum), in which they give zeros;
-   so no field may be negative. */
+   join a new group. The call lies in the store. The leader passes it on to the
+   other ranks of the old group by an all-reduce (maximum), in which they give
+   zeros; so no field may be negative. */
 typedef struct call {
     int64_t number; /* a random number that identifies this call */
     int64_t size;   /* number of ranks of the new group */
@@ -158,8 +158,8 @@ static baton_status_t call_lead(caller_t *self)
     }
     const bool found = status == BATON_OK && stored == sizeof request;
     if (found && request.call != call->number) {
-        /* The request is an old one; or a rank that led before, was stopped
-           and has continued has overwritten this call. */
+        /* The request is an old one; or this call was overwritten by a rank
+           that had led before, was stopped, and has continued. */
         baton__store_remove(&self->use, "join");
         call_pause();
         changed = true;

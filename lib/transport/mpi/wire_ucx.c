@@ -79,9 +79,9 @@ static bool find_functions(void *library)
 }
 
 /* Loads UCX. When it is loaded, UCX installs handlers for SIGSEGV and other
-   signals of errors, so this restores the application's handlers; unless the
-   application had loaded UCX itself. UCX then also logs only fatal errors,
-   unless UCX_LOG_LEVEL is set. */
+   signals of errors, so this function restores the application's handlers,
+   unless the application had loaded UCX itself. It also makes UCX log only
+   fatal errors, unless UCX_LOG_LEVEL is set. */
 static void open_library(void)
 {
     struct sigaction before[NSIG];
@@ -292,9 +292,10 @@ static int wire_ucx_receive(baton__wire_t *shared, void *data, size_t bytes,
 }
 
 /* Ends a request that has failed with a connection. A receive from any rank
-   does not end: it is posted again, for the packets of other ranks, since none
-   come from the failed one any more. So for such a receive an error code means
-   that it could not be posted again, and that its request is gone. */
+   does not end: it is posted again, for the packets of other ranks, since no
+   more packets come from the rank that has failed. So for such a receive an
+   error code means that it could not be posted again, and that its request is
+   gone. */
 static int end_failed(wire_ucx_t *self, baton__request_t *request)
 {
     ucx_request_t *ended = (ucx_request_t *)*request;
@@ -426,8 +427,9 @@ static void ucx_flush(const wire_ucx_t *self)
     ucx.ucp_request_free(begun);
 }
 
-/* If requests are in progress, nothing is flushed, because their memory may be
-   freed already. UCX does not touch it while the worker is destroyed. */
+/* If requests are in progress, nothing is flushed, because the memory of these
+   requests may be freed already. UCX does not touch that memory while the
+   worker is destroyed. */
 static void wire_ucx_close(baton__wire_t *shared, bool in_use)
 {
     wire_ucx_t *self = ucx_of(shared);

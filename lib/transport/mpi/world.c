@@ -97,8 +97,8 @@ static void name_job(const launcher_t *launcher, world_t *out)
 /* Finds the rank, the size, and the names of the folder and the group. */
 static baton_status_t world_read(const launcher_t *launcher, world_t *out)
 {
-    /* all ranks make their groups in the same order, so the k-th call on each
-       rank is about the same group */
+    /* Number of calls so far. All ranks make their groups in the same order, so
+       the k-th call is about the same group on all ranks. */
     static _Atomic unsigned calls;
     const unsigned call = atomic_fetch_add(&calls, 1);
     const char *given = baton__config_text(BATON__CONFIG_STORE);
@@ -133,7 +133,8 @@ static baton_status_t world_read(const launcher_t *launcher, world_t *out)
                             launcher->local_size);
     }
     /* All ranks that a shell, or the launcher of one host, has started have the
-       same parent. So its number distinguishes jobs that have no name. */
+       same parent. So the parent's process number distinguishes jobs that have
+       no name. */
     (void)snprintf(out->path, sizeof out->path, "/tmp/baton-%u-%s.%d.%u",
                    (unsigned)geteuid(), out->job,
                    out->job[0] == '\0' ? (int)getppid() : 0, call);

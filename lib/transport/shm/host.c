@@ -22,7 +22,7 @@
 
 /* The most cells that all rings to a process have together. If there are so
    many rings that BATON__RING_LEAST_CELLS cells for each exceed this number,
-   they have more. */
+   the rings have more cells together. */
 #define INBOX_CELLS 2048
 
 /* The minimum interval between two searches for another processor. */

@@ -3,21 +3,19 @@
    ring, credits and posted receives in each direction.
 
    - A record in a ring announces a message. The data of a short message are in
-     the record.
-   - Buffers hold messages of medium size. The sender copies a message into one
-     of its buffers, and the receiver releases the buffer after reading it. So
-     such a send is complete when it is posted. The memory of a buffer is
-     reserved at its first use: most groups of many ranks need few buffers, and
-     clearing and freeing all of them took milliseconds.
-   - An offer guards a long message, which the receiver copies out of the
-     sender's memory. The side that changes the offer from OFFER_MADE decides
-     about the message: the receiver copies it, or the sender withdraws it.
-   - A posted receive tells one sender where the data of a message go before the
-     message is sent. The side that changes its word from POST_MADE decides
-     about the receive: the sender writes the data there, or the receiver
-     withdraws it.
+   the record. - Buffers hold messages of medium size. The sender copies a
+   message into one of its buffers, and the receiver releases the buffer after
+   reading it. So such a send is complete when it is posted. The memory of a
+   buffer is reserved at its first use: most groups of many ranks need few
+   buffers, and clearing and freeing all of them took milliseconds. - An offer
+   guards a long message, which the receiver copies out of the sender's memory.
+   The side that changes the offer from OFFER_MADE decides about the message:
+   the receiver copies it, or the sender withdraws it. - A posted receive tells
+   one sender where the data of a message go before the message is sent. The
+   side that changes the word of the posted receive from POST_MADE decides about
+   the receive: the sender writes the data there, or the receiver withdraws it.
    - Credits say how many records one process may send to another without an
-     answer.
+   answer.
 
    All of this is one piece of shared memory. Each process also has segments
    from which it allocates, and which the others map (segments.h). */
@@ -129,10 +127,10 @@ typedef struct baton__host {
 int baton__host_afford(int count, int wanted);
 
 /* All processes of the host decide together: each passes its proposal
-   `outcome`, and gets that of the process which took part first. */
+   `outcome`, and gets the proposal of the process that took part first. */
 bool baton__host_decide(baton__host_t *host, bool outcome);
-/* True if another process has taken part in the next decision, and its outcome
-   is true. */
+/* True if another process has already taken part in the next decision, and the
+   outcome of that decision is true. */
 bool baton__host_has_agreed(const baton__host_t *host);
 
 /* Creates the file that `count` processes share; see share.h.
@@ -209,10 +207,11 @@ bool baton__host_lose(const baton__host_t *host, int other);
 bool baton__host_is_lost_to(const baton__host_t *host, int other);
 
 /* Called by a thread that polls. Moves the thread to another processor if other
-   processes of the host poll on its processor, and fewer poll on the other one.
-   Without this, Linux may leave two ranks that yield to each other on one
-   processor for good, while another one is idle: Linux does not move threads
-   that have just run, and these two run in turn. */
+   processes of the host poll on the same processor as this thread, and fewer
+   processes poll on the other processor. Without this, Linux may leave two
+   ranks that yield to each other on one processor for good, while another one
+   is idle: Linux does not move threads that have just run, and these two run in
+   turn. */
 void baton__host_spread(baton__host_t *host);
 
 /* Copies from the memory of process `index`, which may be this one. Returns 0

@@ -1,7 +1,7 @@
 /* The segments of this process; see segments.h.
 
-   Making and unmaking a segment may take long, so the lock is not held
-   meanwhile, because the driver needs it to send. */
+   The lock is not held while a segment is made or unmade: that may take long,
+   and the driver needs the lock to send. */
 #include "transport/shm/segments.h"
 
 #include "base/alloc.h"

@@ -22,8 +22,8 @@ static uint32_t available(const staged_t *self)
     return self->in.unused_count - self->promised;
 }
 
-/* Divides a message into blocks. The model chooses their size, which is at most
-   `most` bytes. */
+/* Divides a message into blocks. The model chooses the size of the blocks,
+   which is at most `most` bytes. */
 static void staged_receive_cut(const staged_t *self, transfer_t *receive,
                                size_t bytes, size_t most)
 {

@@ -98,7 +98,7 @@ static void fail(staged_t *self, transfer_t *send, baton_status_t status,
         baton__staged_list_remove(&self->sending, send);
     }
     if (send->started == send->finished) {
-        /* The receiver has asked for the data, so it must be told. */
+        /* The receiver has asked for the data, so the receiver must be told. */
         if (send->remote != 0) {
             baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
         }
