@@ -30,7 +30,7 @@ static bool failure_is_due(void)
         return false;
     }
     /* Of several threads that count down at once exactly one sees 1; the others
-       leave a negative value, which means off, too. */
+       leave a negative value, which makes no allocation fail. */
     return atomic_fetch_sub_explicit(&until_failure, 1, memory_order_relaxed) ==
            1;
 }

@@ -52,9 +52,11 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
 
 /* Adds to the number of engines of this process. A process that is forked while
    there are engines has their memory, which it shares in part with its parent
-   and peers, but none of their threads: so it must not use them. */
+   and peers, but none of their threads. So the child must not use the
+   engines. */
 void baton__process_count(int engines);
 
-/* Returns false in a process that was forked while its parent had engines: it
-   must not use them. The error, BATON_ERR_STATE, then names the function. */
+/* Returns false in a process that was forked while its parent had engines: such
+   a child must not use the engines. The error, BATON_ERR_STATE, then names the
+   function. */
 bool baton__process_is_own(const char *function);

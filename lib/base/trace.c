@@ -62,7 +62,8 @@ static _Thread_local uint32_t thread_number;
 /* ---- the file ------------------------------------------------------------ */
 
 /* A child has its parent's file in its memory, and must not write into it. The
-   lock may be held by a thread that the child does not have. */
+   lock may be held by a thread that the child does not have, so the child
+   initialises it anew. */
 static void trace_forget(void)
 {
     baton_trace_stop();
@@ -107,7 +108,8 @@ static int trace_create(const char *folder, const char *host, char *path,
 }
 
 /* Gives the file its size and blocks, and maps it. Returns 0 or an error
-   number. A size above RLIMIT_FSIZE would raise SIGXFSZ. */
+   number. A size above RLIMIT_FSIZE would raise SIGXFSZ, so it is an error
+   here. */
 static int trace_map(int fd, size_t bytes, baton__trace_t **out)
 {
     struct rlimit most;
@@ -252,8 +254,9 @@ void baton__trace_add(const baton_trace_record_t *record)
         (_Atomic uint64_t *)&trace->head.written, 1, memory_order_relaxed);
     const uint64_t lap = i >> lap_bits;
     baton_trace_record_t *to = &trace->records[i - (lap << lap_bits)];
-    /* A locked addition waits for the stores before it, so the lines that are
-       written next should be in the cache by then. */
+    /* The next record's atomic addition waits for the stores to this record. So
+       that stores are quick, the cache line of a later record is prefetched
+       here. */
     __builtin_prefetch(to + 16, 1);
     /* Each of these stores is a release. So a reader that sees a part of the
        new record also sees that `what` is NONE, or sees the whole record. The
@@ -306,8 +309,8 @@ static uint32_t trace_find(const baton__trace_t *trace, const char *name,
     return first;
 }
 
-/* Returns the place of a name, which it adds if it is new; that of "other" if
-   there are too many. */
+/* Returns the place of a name in the table. Adds the name if it is new. If the
+   table is full, returns the place of the name "other". */
 static uint32_t trace_name(baton__trace_t *trace, const char *name)
 {
     uint32_t at = trace_find(trace, name, 0);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* If more buffers than this are rebound, all buffers are sorted; otherwise each
-   rebound one is compared with all others. */
+   rebound buffer is compared with all other buffers. */
 enum { COMPARED_ONE_BY_ONE = 8 };
 
 /* A buffer to be sorted by address. */
@@ -70,8 +70,8 @@ static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
     }
 }
 
-/* Returns an error if one of the node's operands that it writes overlaps one
-   that it reads, unless the two are exactly the same bytes. */
+/* Returns an error if an operand that the node writes overlaps an operand that
+   it reads, unless the two operands are exactly the same bytes. */
 static baton_status_t alias_check_node(const baton_schedule_t *schedule,
                                        uint32_t node)
 {

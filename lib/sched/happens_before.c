@@ -89,8 +89,8 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 
 /* Sets the clocks of all nodes. If a node needs all its predecessors, it
    happens after everything that any of them happens after. For a node that does
-   not need all of them, the clocks of other chains than its own stay 0, and
-   only a walk gives the answer. */
+   not need all of them, the clocks of other chains than the node's own stay 0,
+   and only a walk gives the answer. */
 static void set_clocks(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;

@@ -25,7 +25,7 @@ typedef struct baton__happens_before {
        or BATON__CLOCKS. */
     uint32_t *tail;
     /* By node: the number of the last walk that found that the node happens
-       after u. */
+       after the node at which the walk began. */
     uint32_t *reach;
     uint32_t walk; /* number of the last walk */
     /* By node: the last node v of which this node was marked as a

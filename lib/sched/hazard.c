@@ -13,9 +13,9 @@
 
    The check visits the nodes in a topological order, and stores for each
    segment its last writer and the nodes that have read it since. A node that
-   writes must happen after all of these, a node that reads after the writer. By
-   transitivity older accesses need no check. The same walk finds the nodes that
-   read the data of a receive (loans.h). */
+   writes must happen after all of these; a node that reads must happen after
+   the writer. By transitivity older accesses need no check. The same walk finds
+   the nodes that read the data of a receive (loans.h). */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/happens_before.h"

@@ -3,10 +3,11 @@
    epochs in the order of a user's stream.
 
    A device node is put into a stream when all predecessors that it needs have
-   completed, or have been put into streams themselves: then its stream follows
-   their events. Once the node is in the stream, its successors on the device
-   are satisfied; its other successors are satisfied when its work is done. So a
-   chain of device nodes does not return to the host.
+   completed, or have been put into streams themselves: then the node's stream
+   follows the predecessors' events. Once the node is in the stream, its
+   successors on the device are satisfied; its other successors are satisfied
+   when its work is done. So a chain of device nodes does not return to the
+   host.
 
        copy#0 --+                     stream of copies   copy#0, event
                 +--> reduce#2 --> ..  stream for the rest
@@ -60,9 +61,9 @@ typedef struct baton__offload {
     /* By the number of the epoch modulo BATON__STARTS: the event in the user's
        stream that marks the start of the epoch. */
     void *starts[BATON__STARTS];
-    /* By the same index: the epoch was started on a stream. The application
-       sets this before it raises `requested`, the number of the last epoch
-       started. */
+    /* By the same index as `starts`: true if the epoch was started on a stream.
+       The application sets this before it raises `requested`, the number of the
+       last epoch started. */
     bool on[BATON__STARTS];
     /* A value in memory that a user's stream can wait for. It is at least
        `base` + n once epoch n has ended. */

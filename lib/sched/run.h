@@ -181,7 +181,8 @@ static inline uint32_t baton__run_pop(baton__run_t *run)
 
 /* Changes a node's state, and updates the counts of nodes that the epoch waits
    for. This neither satisfies successors nor counts as a completion: to
-   complete a node, call one of the functions below. */
+   complete a node, call baton__run_complete, baton__run_skip or
+   baton__run_complete_queued. */
 void baton__run_enter(baton__run_t *run, uint32_t node,
                       baton__node_state_t state);
 

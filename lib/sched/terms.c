@@ -113,7 +113,7 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                                                                 : 0;
 }
 
-/* Adds the first of these terms to the text. If the end of a peer's terms was
+/* Adds the first term of `terms` to the text. If the end of a peer's terms was
    cut off and this term lacks its end, adds "something else" instead. */
 static void add_term(baton__text_t *text, int rank, const char *terms)
 {
