@@ -222,9 +222,9 @@ F16_BLOCK(prod, mul)
 
 #define STRUCT __attribute__((may_alias, packed))
 
-/* The product takes two loops. In a single loop gcc 12 would fuse the
-   difference and the sum, which alternate, with the multiplications, despite
-   the flag that forbids it. */
+/* The product of complex numbers takes two loops. In a single loop gcc 12 would
+   fuse the difference and the sum, which alternate, with the multiplications,
+   despite the flag that forbids it. */
 #define COMPLEX_BLOCK ((size_t)64)
 #define COMPLEX_LOOPS(name, part, type)                                        \
     typedef struct STRUCT name {                                               \

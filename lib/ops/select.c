@@ -394,8 +394,9 @@ static void select_take(baton_dtype_t dtype, found_t *found,
 }
 
 /* Computes the whole vector if it is not computed yet, and finds the elements
-   that reach the key `least`; none reaches a key above that of NaNs. Stops
-   searching after it has found more elements than found->capacity. */
+   that reach the key `least`; a key above that of NaNs is reached by no
+   element. Stops searching after it has found more elements than
+   found->capacity. */
 static void select_pass(const baton_accumulation_t *of,
                         const baton__filter_t *filter, uint64_t least,
                         found_t *found)
@@ -403,7 +404,7 @@ static void select_pass(const baton_accumulation_t *of,
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
     const baton__select_kernels_t *kernels = baton__select_kernels();
-    /* The first piece is shorter than the others, so that these begin at a
+    /* The first piece is shorter than the others, so that the others begin at a
        cache line: of the new velocities if velocities are stored as bf16, else
        of `sum`. */
     const bool halves = of->short_velocity;

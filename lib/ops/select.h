@@ -17,8 +17,8 @@ typedef struct baton__filter {
 
 /* Computes `count` elements of the sum, from `at` on, unless of->right is NULL.
    If `threshold` is not 0, also writes the index and the bits of each of these
-   elements that reaches the threshold, and returns how many they are. `indices`
-   and `values` must have room for count + BATON__PASS_MORE.
+   elements that reaches the threshold, and returns the number of elements that
+   reach it. `indices` and `values` must have room for count + BATON__PASS_MORE.
 
    If of->stream is set, the elements are stored past the caches. Then the
    caller must call stream_end after the last pass, which orders these stores

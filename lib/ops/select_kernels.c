@@ -20,7 +20,8 @@ enum {
     /* Number of elements that are computed and compared at a time. */
     BLOCK = 64,
     LINE = 64, /* bytes of a cache line */
-    /* Bytes from an element to the one that is prefetched with it. */
+    /* Distance in bytes from an element that is read to the element that is
+       prefetched at the same time. */
     AHEAD_BYTES = 2048,
     /* Number of partial sums. It is the same on all machines, so that all of
        them add in the same order. */

@@ -170,8 +170,8 @@ static void begin_queued(baton__sim_port_t *port)
     }
 }
 
-/* If a transfer from the port's queue can begin, makes the next
-   baton__sim_net_begin begin it. */
+/* Makes the next baton__sim_net_begin begin a transfer from the port's queue,
+   unless an event will do so when the port is free. */
 static void pump(baton__sim_port_t *port)
 {
     baton__sim_net_t *net = port->net;
