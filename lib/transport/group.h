@@ -16,8 +16,8 @@
    messages are.)
 
        table      field      meaning
-       names      attempts   schedules created by a name, or groups made by
-                             equal calls
+       names      attempts   the number of schedules created by a name, or of
+                             groups made by equal calls
        table      schedule   a committed schedule
        hellos     hellos     a list of the hellos for a schedule that is not
                              committed here

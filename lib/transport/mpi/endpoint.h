@@ -108,7 +108,7 @@ enum {
        have occupied some of them. */
     BATON__MPI_RECEIVES = 64,
     /* A copy of up to this many bytes is made when the message is accepted,
-       possibly inside start. Of a longer copy each poll makes a slice. */
+       possibly inside start. Each poll copies one slice of a longer message. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
     BATON__MPI_SLICE_BYTES = 4 << 20,
     /* Shorter messages are copied into buffers even if they lie in a segment or
@@ -614,8 +614,8 @@ bool baton__net_ask(baton__mpi_t *mpi);
 /* Marks all inter-node peers as lost. */
 void baton__net_lose_all(baton__mpi_t *mpi, const char *detail);
 
-/* Detaches the transfers of a send or record that has ended, so that no one is
-   told when MPI completes them. */
+/* Detaches the transfers of a send or record that has ended, so that no event
+   is reported when MPI completes them. */
 void baton__net_forget(baton__net_t *net, const void *ended);
 
 /* Ends the transfers with a lost peer. Returns false if not all events had

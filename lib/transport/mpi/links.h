@@ -68,8 +68,8 @@ typedef struct baton__link {
     uint32_t blamed;
     bool disowned;    /* the peer has lost this rank, and goes on without it */
     const char *lost; /* why the peer is lost; NULL if it is not lost */
-    /* The number of packets sent to the peer of which the peer knows: it was
-       told of them, or has taken them. */
+    /* How many of the packets sent to the peer the peer knows of: this rank has
+       told the peer their number, or the peer has taken them. */
     uint32_t reported;
     uint32_t announced; /* number of packets that the peer has announced */
     /* in: the first bytes of a word that is being received. out: the last bytes

@@ -57,7 +57,7 @@ typedef enum lack {
     LACKS
 } lack_t;
 
-/* Logs that the host lacks a feature. Only one rank of the host does so, and
+/* Logs that the host lacks a feature. Only one rank of the host logs this, and
    only once in its life, because later groups lack the same feature. */
 static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
 {
@@ -290,7 +290,8 @@ baton_status_t baton__local_open(baton__mpi_t *mpi, baton__opening_t *host)
     mpi->transport.release = NULL;
     int file = -1;
     if (host->size == 1 && host->shares && mpi->size > 1) {
-        /* If this fails, nobody else can see how late this rank is. */
+        /* If this fails, no other process can read how late this rank is
+           (baton/lateness.h). */
         (void)baton__host_create(1, 0, &file);
     }
     baton_status_t status = baton__host_open(&mpi->host, file, 1, 0, 0);

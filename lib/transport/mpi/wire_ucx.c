@@ -401,7 +401,7 @@ static bool wire_ucx_takes_device(void)
     return false;
 }
 
-/* Does nothing: UCX has no end before that of the process, unlike MPI. */
+/* Does nothing: UCX, unlike MPI, does not end before the process does. */
 static baton_status_t wire_ucx_watch(baton__wire_t *shared,
                                      void (*ended)(void *arg), void *arg)
 {
@@ -467,8 +467,8 @@ static ucs_status_t configure(ucp_config_t **out)
            for it (packet.h), so UCX need not ask once more. */
         {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
         {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
-        /* Otherwise a connection to a host that can't be reached blocks the
-           driver for minutes. */
+        /* Without this setting a connection to a host that can't be reached
+           blocks the driver for minutes. */
         {"UCX_TCP_CONN_NB", "CONN_NB", "y"},
     };
     ucs_status_t status = ucx.ucp_config_read(NULL, NULL, out);

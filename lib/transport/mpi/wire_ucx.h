@@ -40,7 +40,7 @@ typedef struct baton__wire_ucx {
 
 /* Opens the wire of a rank in a group of `size` ranks. BATON_ERR_UNSUPPORTED:
    libbaton was built without UCX, or libucp.so.0 can't be opened;
-   BATON_ERR_TRANSPORT: an error of UCX; BATON_ERR_NO_MEMORY. The message does
-   not begin with the name of a function. */
+   BATON_ERR_TRANSPORT: an error of UCX; BATON_ERR_NO_MEMORY: there is no
+   memory. The error message does not begin with the name of a function. */
 baton_status_t baton__wire_open_ucx(int rank, int size,
                                     baton__wire_ucx_t **out);

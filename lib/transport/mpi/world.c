@@ -27,7 +27,8 @@ typedef struct launcher {
     const char *job[3];
 } launcher_t;
 
-/* The order matters: torchrun may run under srun. */
+/* The order matters: if torchrun runs under srun, the variables of both exist,
+   and those of torchrun count. */
 static const launcher_t launchers[] = {
     {.rank = "RANK", /* torchrun, or a shell */
      .size = "WORLD_SIZE",

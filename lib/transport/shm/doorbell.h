@@ -74,8 +74,8 @@ typedef struct baton__doorbell {
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *purpose, struct sockaddr_un *address);
 
-/* Opens the socket of process `index`, which is this process.
-   BATON_ERR_SYSTEM. */
+/* Opens the socket of process `index`, which is this process. Returns
+   BATON_ERR_SYSTEM on failure. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index);
 void baton__doorbell_close(baton__doorbell_t *doorbell);

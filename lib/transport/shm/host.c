@@ -273,7 +273,8 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
         return status;
     }
     (void)host_lay_out(host, host->memory);
-    /* If this fails, nobody else can see how late the ranks are. */
+    /* If this fails, no other process can read how late the ranks are
+       (baton/lateness.h). */
     host->file = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
     return open_own(host);
 }

@@ -133,8 +133,8 @@ bool baton__host_decide(baton__host_t *host, bool outcome);
    outcome of that decision is true. */
 bool baton__host_has_agreed(const baton__host_t *host);
 
-/* Creates the file that `count` processes share; see share.h.
-   BATON_ERR_SYSTEM. */
+/* Creates the file that `count` processes share; see share.h. Returns
+   BATON_ERR_SYSTEM on failure. */
 baton_status_t baton__host_create(int count, int buffers, int *file_out);
 
 /* Opens the shared file as process `index` of `count`, and keeps a duplicate of

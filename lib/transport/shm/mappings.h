@@ -23,7 +23,8 @@ typedef struct baton__mappings {
     baton__mapping_t *at; /* indexed by peer and place */
 } baton__mappings_t;
 
-/* Opens the socket. BATON_ERR_SYSTEM, _NO_MEMORY. */
+/* Opens the socket. Returns BATON_ERR_SYSTEM or BATON_ERR_NO_MEMORY on
+   failure. */
 baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     const baton__peer_state_t *own,
                                     const baton__segment_table_t *tables,
