@@ -217,8 +217,8 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
 #define KEY(bits, signed_type)                                                 \
     (signed_type)((signed_type)((bits) ^ flip) & mask)
 
-/* Defines a function that writes the index and the bits of each element of a
-   block that reaches the threshold. */
+/* Defines a function that goes over the elements of a block, and writes the
+   index and the bits of each element that reaches the threshold. */
 #define FIND(name, signed_type)                                                \
     static inline size_t name(                                                 \
         const void *block, size_t length, const baton__filter_t *filter,       \

@@ -28,15 +28,16 @@ typedef struct baton__happens_before {
        after the node at which the walk began. */
     uint32_t *reach;
     uint32_t walk; /* number of the last walk */
-    /* By node: the last node v of which this node was marked as a
-       predecessor. */
+    /* By node: the last node whose predecessors were marked and include this
+       node. */
     uint32_t *stamp;
     uint32_t stamped; /* the node whose predecessors were marked last */
     /* By node, for each clock: 1 + the position of the last node of the clock's
        chain that happens before the node; 0: no node of the chain does. */
     uint32_t *clock;
     uint32_t clocks;
-    /* The u and v of the last question whose answer was yes. */
+    /* The nodes u and v of the last question (baton__happens_before) whose
+       answer was yes. */
     uint32_t asked_u, asked_v;
 } baton__happens_before_t;
 

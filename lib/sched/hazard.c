@@ -278,7 +278,8 @@ static baton_status_t check_all(checker_t *c)
 
 /* ---- lengths ---------------------------------------------------------- */
 
-/* Finds the receive that sets each length, or BATON__NO_NODE. */
+/* Stores, for each length, the receive that sets the length, or BATON__NO_NODE
+   if there is none. */
 static baton_status_t find_receives(checker_t *c)
 {
     const baton_schedule_t *schedule = c->schedule;

@@ -33,8 +33,8 @@ typedef struct baton__offload {
     baton__device_t *device;
     baton__queue_t queues[BATON_DEVICE_STREAMS];
 
-    /* The next schedule in the list, which the stepper
-       (progress/state/stepper.h) has, of schedules with events to query. */
+    /* The next schedule in the stepper's list of schedules with events to query
+       (`offloads` in progress/state/stepper.h). */
     baton_schedule_t *next;
     bool listed;
 

@@ -207,8 +207,8 @@ void baton__order_free(baton__order_t *order);
    are checked. Returns an error if a node's operands overlap in part. */
 baton_status_t baton__find_aliases(baton_schedule_t *schedule);
 
-/* Returns BATON_ERR_INVALID if the buffer does not share memory with other
-   buffers as it did at commit. */
+/* Returns BATON_ERR_INVALID if the buffer does not share memory with the same
+   buffers in the same way as at commit. */
 baton_status_t baton__check_alias(const baton_schedule_t *schedule,
                                   uint32_t buffer);
 /* Checks all rebound buffers by baton__check_alias and baton__check_bound. */

@@ -39,7 +39,7 @@ static double natural_log(double x)
     return exponent * LN2 + 2 * s * sum;
 }
 
-/* Returns e^x as 2^k times a series. The series is for x - k ln 2, of which the
+/* Returns e^x as 2^k times a series. The series is for x - k ln 2, whose
    magnitude is at most half of ln 2. The result is constant for x above 700,
    where it is larger than the largest sample. */
 static double exponential(double x)

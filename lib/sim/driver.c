@@ -74,7 +74,8 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
         baton__sim_net_due(port);
     }
     if (stepper->polled > 0 && !port->poll_pending && !port->dead) {
-        /* No event tells when async nodes complete, so the rank polls them. */
+        /* No event of the simulator reports that an async node completes, so
+           the rank polls its async nodes. */
         port->poll_pending = true;
         baton__sim_net_push(&sim->net, sim->net.now_us + POLL_US,
                             BATON__SIM_POLL, port->rank);
@@ -415,8 +416,8 @@ const baton__driver_t baton__sim_driver = {
     .forget = driver_forget,
 };
 
-/* Returns a schedule of which an epoch has started and not ended, of the lowest
-   living rank that has one. */
+/* Returns a schedule with an epoch that has started and not ended. The schedule
+   is one of the lowest living rank that has such a schedule. */
 static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 {
     for (int rank = 0; rank < sim->options.ranks; rank++) {

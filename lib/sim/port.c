@@ -81,7 +81,7 @@ static baton_status_t sim_port_notify(void *endpoint, int peer,
     return sim_port_post(port, none, peer, header, data, bytes, true);
 }
 
-/* Withdrawals are rare, so this looks at every item. */
+/* Withdrawals are rare, so this function may look at every item. */
 static bool withdraw(void *endpoint, baton_token_t token)
 {
     baton__sim_port_t *port = endpoint;

@@ -38,5 +38,5 @@ bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
 /* Stores the first entry's time. Returns false if the queue is empty. */
 bool baton__sim_queue_peek(const baton__sim_queue_t *queue, double *at_out);
 
-/* Removes the first entry, of a queue that is not empty. */
+/* Removes and returns the first entry. The queue must not be empty. */
 baton__sim_entry_t baton__sim_queue_pop(baton__sim_queue_t *queue);
