@@ -21,7 +21,7 @@ static inline bool baton__is_whole(baton_length_t length)
 }
 
 /* A rank of a tree adds up its own vector and the partial sums of its children,
-   of which it has at most FLAT_RANKS. This struct has the lengths of these
+   at most BATON__FLAT_RANKS of them. baton__gathered_t has the lengths of these
    vectors and of the sum, `out`. */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
@@ -41,12 +41,14 @@ struct baton_given {
        length. If the length is 0, the memory contains the neutral element. */
     baton__maybe_vector_t source;
     bool known; /* the builder supports `given`, and has used `source` */
-    /* The result in the target, with its reduction and type. It is empty if no
-       rank has contributed. */
+    /* `result` is the vector in the target, `op` the reduction that makes it,
+       and `dtype` its element type. The vector is empty if no rank has
+       contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
-    /* The target is in device memory, so the host can't fill it. */
+    /* True if the target is in device memory, so that the host can't fill
+       it. */
     bool on_device;
     /* A vector of neutral elements, which averages and devices need. */
     baton_view_t identity;

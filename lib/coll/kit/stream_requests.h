@@ -1,7 +1,9 @@
 /* Requests in a user's stream that involve only this rank: a schedule of one
-   rank has an epoch for each request. The engine's driver serves a request when
-   the stream reaches the place where the request was made. So only the driver
-   reads and writes the owner's state, and in the order of the streams.
+   rank has an epoch for each request. The engine's driver, the thread that
+   makes the engine's progress, serves a request when the stream reaches the
+   place where the request was made. So only the driver reads and writes the
+   state of the requests' owner, such as a partial collective, and does so in
+   the order of the streams.
 
        begin: call --> serve: device call --> end: call
 
