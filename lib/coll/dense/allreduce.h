@@ -50,7 +50,7 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 void baton__allreduce_flat(baton_schedule_t *schedule,
                            const baton_allreduce_args_t *args);
 
-/* Adds a binomial broadcast of `data`, of which the root sets the length before
-   the broadcast begins. */
+/* Adds a binomial broadcast of `data`. The root sets the length of `data`
+   before the broadcast begins. */
 void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
                                baton__maybe_vector_t data);
