@@ -116,7 +116,7 @@ static call_t create_describe(const baton__collective_t *of, const char *verb,
                             : on->source == NULL || (on->source == on->target &&
                                                      of->source == of->target);
     } else if (on->source == NULL && of->reduces) {
-        /* In a reduce, this is a rank other than the root. */
+        /* This happens in a reduce, on ranks other than the root. */
         call.source = on->target;
     }
     return call;
@@ -363,10 +363,10 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     return views;
 }
 
-/* States the type and the count as terms, which must be the same on all ranks.
-   The builder of a collective that only moves data gets sizes in bytes, and so
-   can't state them. The choice of the algorithm depends on both, so they are
-   stated before the builder is called. */
+/* States (baton_schedule_agree) the type and the count, which must be the same
+   on all ranks. The builder of a collective that only moves data gets sizes in
+   bytes, and so can't state the type and the count. The choice of the algorithm
+   depends on both, so they are stated before the builder is called. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);

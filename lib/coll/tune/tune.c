@@ -112,8 +112,8 @@ typedef struct tuning {
     double mine[VALUES];
     double all[VALUES];
     void *source, *target;
-    /* A schedule could not be stopped, and still uses this struct and the
-       vectors. So they are never freed. */
+    /* True if a schedule could not be destroyed, since it still uses this
+       struct and the vectors. Then they are never freed. */
     bool moving;
     baton__measured_t *learned;
 } tuning_t;
@@ -362,8 +362,8 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        /* Before anything is written to them, all pages of the vector are one
-           and the same page of zeros. */
+        /* The system maps all pages that were never written to a single page of
+           zeros, which stays in a cache. So the vector is written once. */
         memset(tuning->source, 0, room);
     }
     return tuning->source != NULL && tuning->target != NULL

@@ -5,10 +5,10 @@
 
    A line has the collective; the size class, which is 4^k bytes; the numbers of
    ranks and hosts; whether an all-reduce is in or out of place; the algorithm;
-   and the bytes of its segments (0 if it has none). All but the last two are
-   the key. The memory of the vectors is not part of the key: only a rank itself
-   knows whether its memory is shared, and a choice must be the same on all
-   ranks. */
+   and the bytes of its segments (0 if it has none). All fields but the last two
+   are the key. The memory of the vectors is not part of the key: only a rank
+   itself knows whether its memory is shared, and a choice must be the same on
+   all ranks. */
 #pragma once
 
 #include <baton/tuning.h>
