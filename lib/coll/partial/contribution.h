@@ -1,6 +1,7 @@
-/* The data of a partial collective: the pending contribution, the one that the
-   running epoch has taken, the result of that epoch, and the last results. None
-   of them is copied. Contributions are two vectors, which change places:
+/* The data of a partial collective, which is called the owner below: the
+   pending contribution, the one that the running epoch has taken, the result of
+   that epoch, and the last results. None of them is copied. Contributions are
+   two vectors, which change places:
 
        pending --take--> taken        (recover exchanges a failed epoch's again)
 
@@ -28,8 +29,8 @@
    write a sum to a vector that is only for this, `sum`. While such a schedule
    adds, or copies the pending contribution, an epoch would take nothing, so the
    owner makes the epoch wait. The contribution of a failed epoch can't be added
-   to one that has become pending meanwhile. So it is carried over in `carried`,
-   and the next epoch takes that alone.
+   to one that has become pending meanwhile. So the vector `carried` keeps it,
+   and the next epoch takes `carried` alone.
 
    A partial sparse all-reduce (coll/sparse/backends/partial.c) has no identity,
    since an epoch to which this rank contributes nothing does not need one. Its
@@ -122,7 +123,8 @@ typedef struct baton__contribution {
     /* The vector to which the device writes the sum of `pending` and a
        contribution. */
     char *sum;
-    /* `staged` has memory of its own. The owner sets this before init. */
+    /* True if `staged` has memory of its own. The owner sets this field before
+       init. */
     bool stages;
     /* The contributions to the tensors of the next step. */
     baton__vector_t staged;
@@ -140,9 +142,9 @@ typedef struct baton__contribution {
     baton__outcome_t *outcomes;
     uint64_t newest; /* the newest epoch with a published result */
 
-    /* The fields from here on are the state of the running epoch, and are used
-       by the driver. Once the epoch has failed, end_loan and recover use them,
-       too. */
+    /* The fields from here on are the state of the running epoch. The driver,
+       the thread that makes the engine's progress, uses them. After the epoch
+       has failed, end_loan and recover use them, too. */
     /* The identity, which takes the place of a contribution if there is
        none. */
     char *nothing;
@@ -271,12 +273,12 @@ typedef enum baton__take {
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
-/* Makes a free slot `result`. Does nothing if `result` is a slot already. */
+/* Sets `result` to a free slot. Does nothing if `result` is a slot already. */
 void baton__contribution_begin_result(baton__contribution_t *self);
 
 /* Returns true if the last epoch that has called take has not published a
-   result: it is still working, or it has failed. While contribute_lock is held,
-   no epoch takes a contribution. */
+   result: it is still working, or it has failed. The caller holds
+   contribute_lock, so that no epoch takes a contribution meanwhile. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Returns true if an epoch would take nothing because the device is adding to

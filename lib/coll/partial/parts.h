@@ -24,12 +24,13 @@ typedef struct baton__piece {
 /* The tensors of a step; see set.c. */
 typedef struct baton__partial_set {
     size_t tensors; /* 0: a step is one vector, which is one piece */
-    size_t *begins; /* elements before each tensor, and in all of them */
+    size_t *begins; /* number of elements before each tensor; last, of all */
     baton__piece_t *pieces;
     size_t piece_count;
     pthread_mutex_t lock;
     bool *given; /* by tensor: whether `staged` has a contribution to it */
-    /* `staged` has a contribution to at least one tensor of the next step. */
+    /* True if `staged` has a contribution to at least one tensor of the next
+       step. */
     bool any;
 } baton__partial_set_t;
 
@@ -41,7 +42,7 @@ struct baton_partial {
     /* The buffer that is bound to the slot that the epoch works on. */
     baton_buffer_t target;
     bool payload; /* vectors have memory */
-    /* The count of active ranks is the last element of the vector; see
+    /* True if the count of active ranks is the last element of the vector; see
        partial.c. */
     bool rides;
     /* The count of active ranks, if it is not in the vector. */
@@ -70,14 +71,14 @@ struct baton_partial {
     baton__begin_t begin; /* how epochs begin; used by the driver */
 };
 
-/* Fills in the defaults. If an option is wrong, returns an error that names
-   it. */
+/* Fills in the defaults. If an option is wrong, returns an error that names the
+   option. */
 baton_status_t
 baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
 
-/* Adds to the schedule's terms the options that must be the same on all
+/* States (baton_schedule_agree) the options that must be the same on all
    ranks. */
 void baton__partial_agree(const baton_partial_t *partial,
                           baton_schedule_t *schedule);
@@ -140,9 +141,9 @@ baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 
-/* Begins or ends the time in which the schedule gets limits; see is_limited. It
-   ends before the schedule is destroyed or replaced, because requests in a
-   device's streams may still end after that, and ask for a limit. */
+/* Begins or ends the time in which the schedule gets limits; see is_limited.
+   This time ends before the schedule is destroyed or replaced, because requests
+   in a device's streams may still end after that, and ask for a limit. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */
@@ -175,8 +176,9 @@ typedef struct baton__survivor {
     /* Builds and commits partial->schedule, which was created before, and sets
        partial->vector_bytes. Each later call sets it to the same number. */
     baton_status_t (*commit)(baton_partial_t *partial);
-    /* Adds to a schedule's terms the options that must be the same on all
-       ranks. NULL if the ranks have compared these options before. */
+    /* States in a schedule (baton_schedule_agree) the options that must be the
+       same on all ranks. NULL if the ranks have compared these options
+       before. */
     void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
     /* Returns memory of vector_bytes bytes with the newest result; or with
        zeros, if `has` is false. */
@@ -203,8 +205,8 @@ baton_status_t baton__survival_start(baton_partial_t *partial);
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
 
-/* Between enter and leave the partial does not go on after a loss. enter
-   returns BATON_ERR_BUSY if the partial is going on at the moment. If the
+/* Between enter and leave the ranks do not replace the schedules after a loss.
+   enter returns BATON_ERR_BUSY if they are doing so at the moment. If the
    partial has ended, enter returns the error that ended it. `partial` may be
    NULL. */
 baton_status_t baton__survival_enter(baton_partial_t *partial,

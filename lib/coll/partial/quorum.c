@@ -25,10 +25,10 @@
                                                                              v
                         armed recv +fan.. x fan --> [tally] -----------> reached
 
-   A leader has at most one message to the root in flight. Its next message also
-   reports the arrivals that it learns of meanwhile, or in one turn of the
-   driver; the message's word is their number. A message is in flight until it
-   has been sent; if the fan is larger than FAN_UNANSWERED, until the root's
+   A leader has at most one message to the root in flight. The arrivals that it
+   learns of meanwhile, or in one step of the engine, go into one message, whose
+   word (baton_call_word) is their number. A message is in flight until it has
+   been sent or, if the fan is larger than FAN_UNANSWERED, until the root's
    answer has come. So a burst of arrivals keeps the root busy with at most one
    message of each leader, however many ranks have arrived.
 
@@ -95,8 +95,8 @@ struct baton__quorum {
     report_t *reports; /* array of [fan] */
     /* Array of [fan][groups]. Each report points to its part of it. */
     message_t *messages;
-    /* The fields from here on are the state of the running epoch, and are used
-       by the driver. */
+    /* The fields from here on are the state of the running epoch. The driver,
+       the thread that makes the engine's progress, uses them. */
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
