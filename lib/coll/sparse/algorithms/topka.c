@@ -4,13 +4,13 @@
 
        accumulate, select --> Bruck all-gather (gather.c) --> sum
 
-   TopkA sends the k largest, as entries. If fewer are not zero, the list is
-   padded, so that all lists have one length.
+   TopkA sends the k largest, as entries. If fewer than k elements are not zero,
+   the list is padded, so that all lists have one length.
 
    RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
-   messages [count | indices | values]. Quantised (ASQ), even steps select from
-   the positive elements, odd ones from the negative, and values are replaced by
-   their mean: [count | indices | mean].
+   messages [count | indices | values]. With options.quantise (the paper's ASQ),
+   even steps select from the positive elements and odd steps from the negative
+   ones, and all values are replaced by their mean: [count | indices | mean].
 
    With the residual on a device, the selection is made there, and copied to
    main memory (device_work.h). */

@@ -9,16 +9,18 @@
    makes `work` the residual. If the epoch fails after that, recover swaps the
    two vectors back, and the gradients are pending again.
 
-   If an epoch takes nothing from a rank, its `work` begins as zeros. At the end
-   `work` holds the values that the residual gains; publish adds the two.
+   If an epoch takes nothing from a rank, the rank's `work` begins as zeros. At
+   the end `work` holds the values that the residual gains; publish adds the two
+   vectors.
 
    The application holds the contribute lock while it adds a gradient, or uses
-   the residual, for which no epoch may be working. The driver only tries the
-   lock, in take, which is polled until the application has released it.
+   the residual; it uses the residual only while no epoch is working. The
+   engine's driver, the thread that makes progress, only tries the lock: the
+   node `take` is polled until the application has released the lock.
 
    With on_loss the epochs run in the groups of coll/partial/survive.c. connect
-   passes `epochs` to it, after options were compared. The result that survive.c
-   hands over is packed: count, indices, values. */
+   passes `epochs` to survive.c, after options were compared. The result that
+   survive.c hands over is packed: count, indices, values. */
 #include "coll/sparse/backends/backends.h"
 
 #include "base/alloc.h"
@@ -304,8 +306,8 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
     return status;
 }
 
-/* Returns the packed memory of the result that is being made. It gets a copy of
-   the last result or, unless `has`, zeros. */
+/* Returns the packed memory of the result that is being made. Fills this memory
+   with a copy of the last result, if `has` is true, or with zeros. */
 static char *sparse_partial_give(baton_partial_t *epochs, bool has)
 {
     const baton__sparse_results_t *results =
@@ -332,7 +334,8 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
     /* If a state was imported, the residual is that of the state, and stays as
        it is. */
     if (!begun) {
-        /* The slot that sparse_partial_give has begun. */
+        /* This is the slot that sparse_partial_give has filled, and that the
+           hand-over has written the result to. */
         sparse->results.shown = &sparse->results.buffers[c->result];
         baton__contribution_publish(c, epoch, 0);
         return;

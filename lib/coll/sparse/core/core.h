@@ -78,8 +78,8 @@ typedef struct baton__sparse_results {
     size_t buffer_count;
     /* number of entries for which each buffer has memory */
     size_t capacity;
-    baton__sparse_buffer_t *next;  /* the one that the running step writes */
-    baton__sparse_buffer_t *shown; /* the one with the last result */
+    baton__sparse_buffer_t *next;  /* the buffer that the running step writes */
+    baton__sparse_buffer_t *shown; /* the buffer with the last result */
     baton_sparse_result_t last;    /* the last result; valid in phase RESULT */
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,
@@ -164,8 +164,8 @@ struct baton_sparse {
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
-    /* Adds the terms of the set of tensors to a rebuilt schedule. NULL: this
-       sparse all-reduce belongs to no set. */
+    /* States (baton_schedule_agree) the options of the set of tensors in a
+       rebuilt schedule. NULL: this sparse all-reduce belongs to no set. */
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
 
@@ -388,8 +388,8 @@ bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
-/* Frees the memory of the old schedules and resets their state, before new ones
-   are built for this rank of `size` ranks. */
+/* Frees the memory of the old schedules and resets their state. Called before
+   new schedules are built, in which this rank is `rank` of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 /* ---- checks ------------------------------------------------------------ */
 
@@ -455,11 +455,13 @@ void baton__sparse_state_options(const baton_sparse_options_t *options,
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored);
 
-/* Adds the options that must be equal on all ranks to a schedule's terms. */
+/* States in a schedule (baton_schedule_agree) the options that must be equal on
+   all ranks. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o);
-/* Commits and starts a comparison whose terms were added. If something is wrong
-   on this rank, the comparison fails on all ranks. */
+/* Commits and starts the schedule of a comparison, in which the options were
+   stated. If something is wrong on this rank, the comparison fails on all
+   ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
 /* Waits for the comparison. Returns the error of any rank, or
@@ -604,8 +606,8 @@ typedef struct baton__gather_plan {
        that is NULL, most_bytes. */
     size_t most_bytes;
     size_t (*most)(void *arg, int member);
-    /* Returns the bytes of a member's part in this step, if its blocks are
-       full. */
+    /* Returns the bytes of a member's part in this step if the part has as many
+       entries as it may have. */
     size_t (*nominal)(void *arg, int member);
     /* Returns the bytes of the part that begins at `data`, where `left` bytes
        are present. NULL: parts have their nominal bytes. */
