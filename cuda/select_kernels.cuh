@@ -84,7 +84,7 @@ typedef struct state {
        that equal it the first `ties`. */
     uint64_t threshold;
     uint32_t ties;
-    uint32_t done; /* 1 once the result is known */
+    uint32_t done; /* 1: the result is known */
     /* The number of elements or candidates whose key is not 0. */
     uint32_t total;
     uint64_t largest; /* largest key, over both signs */
