@@ -795,7 +795,8 @@ static __global__ void __launch_bounds__(TILE_LANES)
 }
 
 /* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If it leaves more, or there is none, the thread begins a search. */
+   elements. If the threshold leaves more, or if there is no earlier threshold,
+   the thread begins a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {

@@ -45,8 +45,8 @@ typedef struct baton__mpi_entry {
     /* The buffers to which the schedule is bound now. */
     const void *source;
     void *target;
-    /* True: the entry is kept for further calls of its shape. False: it may be
-       freed once no request uses it. */
+    /* True: the entry is kept for further calls of its shape. False: the entry
+       may be freed when no request uses it. */
     _Atomic bool kept;
     /* Number of operations of this entry whose requests are not freed. */
     _Atomic int users;

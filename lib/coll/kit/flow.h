@@ -21,7 +21,7 @@
 #include <baton/build.h>
 
 /* A range of bytes of one buffer that were all written by the same node, and
-   read by the same nodes since. */
+   read by the same nodes since then. */
 typedef struct baton__span {
     size_t begin, end;
     uint32_t buffer;

@@ -58,11 +58,11 @@ struct baton_given {
     baton__gathered_t gathered;
 };
 
-/* Returns the source of an all-reduce, for a builder that supports `given`.
-   This is given->source if its memory is that of args->source, and if no other
-   builder has taken it; otherwise it is args->source, which always has all of
-   its bytes. (A builder that calls other builders passes `given` on to them,
-   perhaps with another source.) */
+/* Returns the source of an all-reduce, for a builder that supports `given`. The
+   source is given->source if that has the same memory as args->source, and if
+   no other builder has used it; otherwise the source is args->source, which
+   always has all of its bytes. (A builder that calls other builders passes
+   `given` on to them, perhaps with another source.) */
 baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
 /* Returns a new length of the schedule. If `other` is BATON__WHOLE, returns

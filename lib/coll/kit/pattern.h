@@ -61,9 +61,10 @@ static inline baton__block_t baton__block_of(size_t count, size_t parts,
 }
 
 /* Algorithms for 2^k ranks run on a core of 2^k ranks. The first 2 * extra
-   ranks form pairs, of which the even rank is in the core and speaks for both.
-   The other ranks are in the core by themselves. Ranks and core ids are in the
-   same order. 6 ranks, a core of 4, 2 extra:
+   ranks form pairs. The even rank of a pair is in the core and takes part for
+   both: it speaks for two. The ranks without a pair are in the core by
+   themselves. Ranks and core ids are in the same order. 6 ranks, a core of 4, 2
+   extra:
 
        rank   0   1   2   3   4   5
               0 <-+   1 <-+   2   3   id

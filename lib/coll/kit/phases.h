@@ -1,6 +1,7 @@
-/* Phases of which several builders consist. Each function adds one rank's nodes
-   to a task flow. The flow knows which nodes have written the data with which a
-   phase begins, so consecutive phases need no edges between them. */
+/* The phases from which several builders are made. Each function adds one
+   rank's nodes to a task flow. The flow knows which nodes have written the data
+   with which a phase begins, so consecutive phases need no edges between
+   them. */
 #pragma once
 
 #include "coll/kit/blocks.h"
@@ -51,23 +52,23 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *source,
                                      baton_view_t result);
 
-/* All-gather. Each rank of the flow begins with the block whose number is its
-   rank, and ends with all blocks. */
+/* Adds an all-gather. Each rank of the flow begins with the block whose number
+   is its rank, and ends with all blocks. */
 void baton__circulant_allgather(baton__flow_t *flow,
                                 const baton__blocks_t *blocks,
                                 baton__skips_t skips);
 
 /* ---- ring (ring.c) ----------------------------------------------------- */
 
-/* All-gather. Each rank of the flow begins with the block whose number is its
-   rank, and ends with all blocks. Blocks are sent in chunks of whole elements
-   and about chunk_bytes bytes; 0 means the default. */
+/* Adds an all-gather. Each rank of the flow begins with the block whose number
+   is its rank, and ends with all blocks. Blocks are sent in chunks of whole
+   elements and about chunk_bytes bytes; 0 means the default. */
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
                            size_t chunk_bytes);
 
-/* Reduce-scatter, in chunks of about chunk_bytes bytes; 0 means the default.
-   `target` gets this rank's block of the sum. If the target lies in the source,
-   the rest of the source is not written. */
+/* Adds a reduce-scatter, in chunks of about chunk_bytes bytes; 0 means the
+   default. `target` gets this rank's block of the sum. If the target lies in
+   the source, the rest of the source is not written. */
 void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                 const baton__blocks_t *source,
                                 size_t chunk_bytes);

@@ -11,7 +11,8 @@
    if that wait returns before an epoch has taken it, or if the epoch of a later
    step takes it.
 
-   Results are slots of a pool, which move by changing owners:
+   Results are slots of a pool. A slot stays where it is, and only its use
+   changes:
 
        free --take--> result --publish--> history --> free
                                              |         ^
@@ -150,8 +151,8 @@ typedef struct baton__contribution {
     char *nothing;
     baton__vector_t taken; /* the contribution that the epoch has taken */
     char *source;          /* `nothing`, or the memory of `taken` */
-    /* The last epoch that has called take; 0: no epoch has since the last
-       recovery. */
+    /* The last epoch that has called take; 0: no epoch has called it since the
+       last recovery. */
     uint64_t taken_for;
     baton__steps_t steps;
 } baton__contribution_t;

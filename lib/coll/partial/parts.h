@@ -37,7 +37,7 @@ typedef struct baton__partial_set {
 struct baton_partial {
     baton_schedule_t *schedule;
     char *name;
-    baton_partial_options_t options; /* resolved */
+    baton_partial_options_t options; /* with defaults filled in */
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
     /* The buffer that is bound to the slot that the epoch works on. */
     baton_buffer_t target;
@@ -88,10 +88,11 @@ void baton__partial_agree(const baton_partial_t *partial,
 bool baton__partial_resolve_tensors(baton_partial_options_t *options,
                                     baton__wrong_t *wrong);
 
-/* Fails only with BATON_ERR_NO_MEMORY. */
+/* Allocates the arrays of a set. Fails only with BATON_ERR_NO_MEMORY. */
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options);
-/* May also be called if init has failed, or was not called. */
+/* Frees the arrays of a set. May also be called if init has failed, or was not
+   called. */
 void baton__partial_set_fini(baton__partial_set_t *self);
 
 /* Called before a step is started. Makes the contributions to the step's
@@ -127,17 +128,18 @@ bool baton__partial_is_alive(const baton_partial_t *partial,
 
 /* Returns the number of steps started so far. Any thread may call this. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
-/* Counts a step if `status`, that of its start, is BATON_OK. */
+/* Counts a step if `status`, which the step's start has returned, is
+   BATON_OK. */
 void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
 
 /* Returns BATON_ERR_STATE if there is no step whose result may be waited for.
-   If that is so because no step was started, and the schedule has failed,
-   returns the error of that failure. */
+   If no step was started and the schedule has failed, returns the error of that
+   failure instead. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 
 /* Raises *count, which is partial->arrived or partial->seen, to `step`, so that
    peers may begin more epochs on this rank. If `step` is 0, resets *count to 0;
-   the other of the two is 0 already. Any thread may call this. */
+   the other count is 0 already. Any thread may call this function. */
 void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 

@@ -57,9 +57,10 @@
    reports. */
 enum { FAN_UNANSWERED = 12 };
 
-/* A condition that one peer out of several fulfils, namely the one at the right
-   distance. A call node with this gate succeeds if this rank's offset modulo
-   `modulus` is `offset`. */
+/* A condition on this rank's offset. A call node with this gate succeeds if the
+   rank's offset modulo `modulus` is `offset`. There is such a call node for
+   each peer that may be this rank's leader or root, and in an epoch only that
+   of the right peer succeeds. */
 typedef struct gate {
     baton__quorum_t *quorum;
     int offset, modulus;
@@ -406,9 +407,9 @@ static baton_node_t quorum_add_messages(const tree_t *tree, report_t *report,
         report->messages[g] =
             (message_t){.quorum = quorum, .activate = activate};
         /* The order matters: if there are 2 g groups, the leader and the root
-           may be the same rank. Its messages are matched with those of this
-           rank in the order in which they were added: first the reports, and
-           then the answers. */
+           may be the same rank. The messages of that rank are matched with
+           those of this rank in the order in which their nodes were added:
+           first the reports, and then the answers. */
         add_incoming(tree, &report->messages[g],
                      baton__rank_shift(quorum->rank, distance, quorum->size));
         baton_before(s, add_in_flight(tree, activate, root), done);

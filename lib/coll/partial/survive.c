@@ -891,7 +891,8 @@ static void survive_meet(survival_t *self)
                 status =
                     baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
-            /* Destroying a schedule whose epoch runs would time out, too. */
+            /* Destroying a schedule whose epoch runs would time out, too, so
+               the epoch is cancelled. */
             if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }

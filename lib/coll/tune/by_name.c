@@ -18,7 +18,7 @@ static bool is_end(const baton_schedule_t *schedule, int root)
 }
 
 /* States the choice as a remark, which errors show if ranks choose differently.
-   Remarks are not compared: only the terms of the algorithm's builder must be
+   Remarks are not compared: only what the algorithm's builder states must be
    the same, since other ranks may call that builder themselves. A segment size
    that the caller gives is no choice. */
 static void state_choice(baton_schedule_t *schedule, const char *title,

@@ -37,9 +37,9 @@
    BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
-/* A sample has several epochs, since the time of a single one would suffer from
-   the clock's resolution, and from ranks that begin at different times. One
-   epoch before them is not measured: after a vote and other candidates the
+/* A sample has several epochs, since the time of a single epoch would suffer
+   from the clock's resolution, and from ranks that begin at different times.
+   One epoch before them is not measured: after a vote and other candidates the
    vectors and scratch are not in caches, but in an application's loop of epochs
    they are. */
 enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };

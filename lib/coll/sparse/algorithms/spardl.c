@@ -295,9 +295,9 @@ static void allocate_candidates(const spardl_t *spardl, int block,
 }
 
 /* If received entries may be added to a block, allocates memory for its
-   candidates and for the sums of both. Returns the number of entries for which
-   the sums have memory. Otherwise returns 0: the block then has no sums, and
-   uses spardl->candidates. */
+   candidates, and for the sums of candidates and received entries. Returns the
+   number of entries for which the sums have memory. Otherwise returns 0: the
+   block then has no sums, and uses spardl->candidates. */
 static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
 {
     if (block->steps == 0) {

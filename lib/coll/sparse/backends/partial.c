@@ -291,8 +291,8 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
     baton__sparse_enter(sparse, baton_schedule_rank(s), baton_schedule_size(s));
     (void)pthread_mutex_unlock(lock_of(self));
     sparse->schedule = s;
-    /* A rank may be lost before the comparison: so terms are compared here,
-       too. */
+    /* A rank may be lost before the comparison, so the ranks compare their
+       options here, too. */
     if (sparse->agree != NULL) {
         sparse->agree(sparse->agree_arg, s);
     }

@@ -337,7 +337,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Returns true if the step after `steps` completed ones is dense. */
+/* Returns true if the step that follows `steps` completed steps is dense. */
 bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
                             uint64_t steps);
 /* Records that a step was started. */
@@ -370,10 +370,11 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
-/* Makes a step complete on all ranks or on none: a rank that has completed it
-   hands its result to those that lack it. This rank has completed the step last
-   or, if `lacks`, has started and not completed it. Called until it returns
-   true; until then an epoch of the hand-over is running. */
+/* Makes a step complete on all ranks or on none: a rank that has completed the
+   step hands the result to the ranks that lack it. `step` is the last step that
+   this rank has completed or, if `lacks`, the step that this rank has started
+   and not completed. The function must be called until it returns true; until
+   then an epoch of the hand-over is running. */
 bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
 /* Called after baton__sparse_even_out. Returns true if any rank has completed
    the step. */
@@ -480,8 +481,8 @@ void baton__sparse_begin(baton_sparse_t *sparse);
    `square_sum` is the sum of the squares of its elements. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
-/* work = residual + the gradient's contribution, for these elements, as
-   sparse->input says. */
+/* Sets these elements of `work` to the residual plus the gradient's
+   contribution, which sparse->input describes. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 

@@ -92,7 +92,7 @@ static bool any_lacks(const baton_sparse_t *sparse)
 
 /* Hands over `bytes` bytes at `data`, which come after the first `before`
    pieces. Stores the piece that has arrived, and starts the next one, unless
-   one is on its way. Returns true once all pieces of these bytes have arrived;
+   one is on its way. Returns true if all pieces of these bytes have arrived;
    then later pieces may be on their way. */
 static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
                              void *data, size_t bytes, bool gives, bool gets)
@@ -124,8 +124,8 @@ static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
 }
 
 /* Tells all ranks which step this rank has completed last or, if it lacks the
-   result, has started and not completed. Returns true once all ranks have told
-   theirs. */
+   result, has started and not completed. Returns true if the reports of all
+   ranks have arrived. */
 static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     const baton__handover_t *self = &sparse->handover;
@@ -146,8 +146,8 @@ static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
     return handover_pass_on(sparse, 0, flags, flag_bytes(sparse), true, true);
 }
 
-/* Hands the result of a step to the ranks that lack it. Returns true once all
-   ranks have it. */
+/* Hands the result of a step to the ranks that lack it. Returns true if all
+   ranks have the result. */
 static bool handover_pass_result(baton_sparse_t *sparse, bool gets)
 {
     const baton__sparse_results_t *results = &sparse->results;

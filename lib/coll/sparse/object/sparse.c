@@ -70,9 +70,9 @@ baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 }
 
 /* Builds and commits all schedules. An error concerns this rank alone: it is
-   kept in `wrong`, and the comparison tells the other ranks. All schedules are
-   committed in any case: if commits are verified (BATON_VERIFY), all ranks take
-   part in each commit. */
+   stored in `wrong`, and then the comparison fails on all ranks. All schedules
+   are committed in any case: if commits are verified (BATON_VERIFY), all ranks
+   take part in each commit. */
 static void sparse_build(baton_sparse_t *sparse)
 {
     baton__wrong_t *wrong = &baton__sparse_object(sparse)->wrong;
