@@ -87,8 +87,8 @@ typedef struct state {
     uint32_t done; /* 1: the result is known */
     /* The number of elements or candidates whose key is not 0. */
     uint32_t total;
-    uint64_t largest; /* largest key, over both signs */
-    double mean;      /* mean magnitude, over both signs */
+    uint64_t largest; /* the largest key of all elements, of either sign */
+    double mean;      /* the mean magnitude of all elements, of either sign */
     /* The k-th largest element and, in a search, the next one after the `most`
        largest elements. */
     ranked_t ranked[2];

@@ -17,7 +17,7 @@
 #include <time.h>
 
 typedef struct baton__mpi_op {
-    /* Finds the operation by its persistent request. */
+    /* The record by which an operation is found from its persistent request. */
     baton__mpi_known_t known;
     /* The next operation in the entry's queue, or in the list
        baton__mpi_ended. */

@@ -417,10 +417,10 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
                        __VA_ARGS__})
 #define REDUCTION .dtype = on->dtype, .op = on->op
 #define ALGORITHM .algorithm = on->algorithm
-/* Builders get longer segments for device memory than for main memory: there a
-   message costs tens of microseconds, and no segment is in a cache. On an H200
-   the collectives took up to 15 times as long with the segments for main
-   memory. */
+/* Builders get longer segments for device memory than for main memory: a
+   message of device memory costs tens of microseconds, and no segment is in a
+   cache. On an H200 the collectives took up to 15 times as long with the
+   segments for main memory. */
 #define SEGMENTS                                                               \
     ALGORITHM,                                                                 \
         .chunk_bytes = on->memory == BATON_MEMORY_DEVICE ? (size_t)4 << 20 : 0
@@ -482,9 +482,9 @@ static void add_nodes(baton_schedule_t *s, const call_t *call,
 }
 
 /* Adds an in-place reduce-scatter. The builder leaves this rank's block at the
-   block's place in the vector, but MPI defines that it is at the beginning of
-   the vector. So the block is copied there afterwards. If the two places
-   overlap, the copy goes through scratch. */
+   block's place in the vector, but by MPI's rule the block must be at the
+   beginning of the vector. So the block is copied there afterwards. If the two
+   places overlap, the copy goes through scratch. */
 static void add_and_move(baton_schedule_t *s, const call_t *call,
                          const views_t *views)
 {

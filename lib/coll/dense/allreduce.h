@@ -44,9 +44,9 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 
    No other rank has to be awake for a vector to get to the root. So each rank
    needs only two turns on a processor, where an inner rank of a binomial tree
-   needs up to log2 P more. But the root does all reductions alone. So this
-   suits epochs in which few ranks contribute, and at most BATON__FLAT_RANKS
-   ranks. (allreduce_binomial.c) */
+   needs up to log2 P more. But the root does all reductions alone. So the
+   algorithm suits epochs in which few ranks contribute, and groups of at most
+   BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
 void baton__allreduce_flat(baton_schedule_t *schedule,
                            const baton_allreduce_args_t *args);
 

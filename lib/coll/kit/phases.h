@@ -90,9 +90,9 @@ void baton__pairwise_allgather(baton__flow_t *flow,
 
 /* ---- binomial trees (binomial.c) --------------------------------------- */
 
-/* Add a scatter of blocks down a binomial tree from the root, and a gather up
-   the tree. `blocks` has all blocks at the root, and at least those of the
-   rank's subtree at another rank. */
+/* These two functions add a scatter of blocks down a binomial tree from the
+   root, and a gather up the tree. `blocks` has all blocks at the root, and at
+   least those of the rank's subtree at another rank. */
 void baton__binomial_scatter(baton__flow_t *flow, int root,
                              const baton__blocks_t *blocks);
 void baton__binomial_gather(baton__flow_t *flow, int root,

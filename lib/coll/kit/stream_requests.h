@@ -38,9 +38,9 @@ typedef struct baton__requests {
     void *arg;
 } baton__requests_t;
 
-/* Creates the schedule of the requests, which is named "what name". The fields
-   begin, serve, end, arg and bytes must be set. The group must have one
-   rank. */
+/* Creates the schedule of the requests, whose name consists of `what`, a space
+   and `name`. The fields begin, serve, end, arg and bytes must be set. The
+   group must have one rank. */
 baton_status_t baton__requests_init(baton__requests_t *self,
                                     baton_group_t *group, const char *what,
                                     const char *name);

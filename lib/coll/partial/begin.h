@@ -54,7 +54,7 @@ typedef struct baton__begin {
 /* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
 
 /* Creates a quorum. Returns NULL if there is no memory. The schedule must be
-   destroyed before the quorum, and the quorum before `begin`. Once the node
+   destroyed before the quorum, and the quorum before `begin`. After the node
    begin->reached has completed on a rank, this rank reports no further arrivals
    of that epoch, neither its own nor those of other ranks. */
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin);

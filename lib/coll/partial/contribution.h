@@ -297,8 +297,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
    other ranks have this result.
 
    `next` is the number of the next step and epoch; results from that number on
-   are dropped. If `next` is 0, numbers go on, and this rank already has the
-   result of `epoch`, if it needs one. */
+   are dropped. If `next` is 0, the numbers of steps continue, and this rank
+   already has the result of `epoch`, if it needs one. */
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
                                  uint64_t next);
 

@@ -41,7 +41,7 @@ struct baton_partial {
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
     /* The buffer that is bound to the slot that the epoch works on. */
     baton_buffer_t target;
-    bool payload; /* vectors have memory */
+    bool payload; /* false in a cost-only simulation: vectors are empty */
     /* True if the count of active ranks is the last element of the vector; see
        partial.c. */
     bool rides;
@@ -108,7 +108,7 @@ void baton__partial_set_end_loan(baton_partial_t *partial);
 
 /* Returns options->inner; or, if that is NULL, the all-reduce that suits the
    bytes of the piece, the ranks' hosts, and the number of ranks that are
-   expected to be active. Options are resolved. */
+   expected to be active. The defaults of `options` have been filled in. */
 baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
                             size_t bytes, const baton_schedule_t *schedule);

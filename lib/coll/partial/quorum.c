@@ -81,7 +81,8 @@ typedef struct report {
     /* The number of arrivals that this report contains, once the number is
        decided. */
     uint32_t arrivals;
-    /* An array of [groups]: the nodes for each distance to the root. */
+    /* An array of `groups` elements: the nodes for each distance to the
+       root. */
     message_t *messages;
 } report_t;
 
@@ -90,11 +91,13 @@ struct baton__quorum {
     int rank, size;
     int fan;
     int groups;
-    gate_t *members; /* array of [fan], by the member's offset in the group */
-    /* Array of [groups], by the leader's group. The first entry is not used. */
+    gate_t *members; /* `fan` gates, by the member's offset in the group */
+    /* An array of `groups` gates, by the leader's group. The first one is not
+       used. */
     gate_t *leaders;
-    report_t *reports; /* array of [fan] */
-    /* Array of [fan][groups]. Each report points to its part of it. */
+    report_t *reports; /* an array of `fan` reports */
+    /* An array of `fan` rows of `groups` messages. Each report points to a
+       row. */
     message_t *messages;
     /* The fields from here on are the state of the running epoch. The driver,
        the thread that makes the engine's progress, uses them. */
@@ -191,8 +194,8 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
     return group > missing + 1 ? group - missing - 1 : 0;
 }
 
-/* Resets the state for a new epoch. Called by the calls of an epoch; only the
-   first one resets it. */
+/* Resets the state for a new epoch. Each call node of an epoch calls this
+   function, and the first one of them resets the state. */
 static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
     uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
@@ -312,7 +315,7 @@ static baton_status_t tally_report(void *arg, baton_call_t *call)
 }
 
 /* Returns BATON_OK if this rank is the root, and if the leader may have more
-   arrivals to report after this one. */
+   arrivals to report after this report. */
 static baton_status_t quorum_answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;

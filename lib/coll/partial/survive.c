@@ -30,7 +30,7 @@
 
    If by one rank's options a loss fails the partial, and by another's the
    partial goes on, the two ranks' schedules are in different groups. To compare
-   such options, too, a schedule that never runs states the terms in the
+   such options, too, a schedule that never runs states the options in the
    application's group, until the first epoch has ended: by then all ranks have
    agreed. (A sparse all-reduce has compared options before.)
 
@@ -74,7 +74,8 @@ struct baton__survival {
     int *ranks;
 
     /* The schedule that compares the options of all ranks (see above), in the
-       application's group. NULL: it is not needed, or no longer. */
+       application's group. NULL: the ranks need not compare options, or have
+       done so. */
     baton_schedule_t *terms;
 
     /* The second schedule, by which ranks hand over a result (see above). */
@@ -189,8 +190,8 @@ static bool survive_enter(survival_t *self)
     return running;
 }
 
-/* Ends a use of the schedules, which survive_enter() has begun. During such a
-   use the survivors do not go on after a loss. Returns true if the call of this
+/* Ends a use of the schedules, which survive_enter() has begun. During a use
+   the schedules are not replaced after a loss. Returns true if the call of this
    use failed because of a loss, and so has to be repeated. */
 static bool survive_leave(survival_t *self, baton_status_t status)
 {

@@ -60,8 +60,9 @@ static bool by_name_choose(baton_schedule_t *schedule, const char *title,
     return status == BATON_OK;
 }
 
-/* Chooses the algorithm of a collective that may have segments, for the case
-   whose other fields are given, and calls its builder. */
+/* Chooses the algorithm of a collective that may have segments, and calls its
+   builder. The macro's last arguments are the fields of the case other than the
+   algorithm and the segment size. */
 #define BUILD(noun, title, ...)                                                \
     baton_choice_t choice;                                                     \
     args = baton__pass_args(schedule, title, args, sizeof *args,               \

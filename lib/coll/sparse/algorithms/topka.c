@@ -63,8 +63,8 @@ static bool reuses(const baton_sparse_t *sparse)
 }
 
 /* Accumulates and selects by a threshold. The threshold is that of an earlier
-   step, or is searched for. If none is found, or if it would select more than
-   2k entries, selects exactly k. */
+   step, or is searched for. If no threshold is found, or if it would select
+   more than 2k entries, selects exactly k. */
 static size_t topka_select_by_threshold(topka_t *topka,
                                         const baton_selection_t *from)
 {

@@ -46,7 +46,7 @@ typedef struct baton__sparse_buffer {
     /* Only with options.partial: the statistics of the step that wrote the
        result. */
     baton_sparse_stats_t stats;
-    uint64_t none; /* the memory of `count` in a group without payload */
+    uint64_t none; /* the memory of `count` in a cost-only simulation */
 } baton__sparse_buffer_t;
 
 /* State that an algorithm has learned from earlier steps. It is a part of
@@ -185,7 +185,7 @@ struct baton_sparse {
     bool is_dense; /* the step that was started last is dense */
     baton__sparse_phase_t phase;
 
-    /* n elements each; NULL in a group without payload. With the device
+    /* Vectors of n elements; NULL in a cost-only simulation. With the device
        backend, the residual is in `device`, and `work` is the buffer of dense
        steps. */
     char *residual, *work;
@@ -231,15 +231,17 @@ struct baton__sparse_backend {
        gradient. NULL: not supported. */
     baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,
                                  size_t count, const void *part);
-    /* With payload: copies the residual, or the velocity. */
+    /* Copies the residual, or the velocity. Not called in a cost-only
+       simulation. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
-    /* With payload: replaces the residual, and the velocity unless it is NULL.
-       After an error both are unchanged. */
+    /* Replaces the residual, and the velocity unless the argument is NULL.
+       After an error both are unchanged. Not called in a cost-only
+       simulation. */
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
 
-    /* With on_loss: makes schedules that survive losses. The options have been
-       compared, and the first schedules destroyed. */
+    /* With on_loss: makes schedules that survive losses. The caller has
+       compared the options, and has destroyed the first schedules. */
     baton_status_t (*connect)(baton_sparse_t *sparse);
     /* Destroys the backend's own schedules, before the others. Returns an error
        as baton_schedule_destroy does. */
@@ -298,8 +300,8 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
    no memory, out_of_memory is set and NULL returned. Builders that can continue
    do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* Does what baton__sparse_alloc does, but returns NULL in groups without
-   payload. */
+/* Does what baton__sparse_alloc does, but returns NULL in a cost-only
+   simulation, whose vectors have no memory. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_room does, but the memory is pinned and not
    zeroed if gradients are on a device. */
@@ -486,9 +488,9 @@ double baton__clip_factor(double clip, int ranks, double square_sum);
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* Used with options.partial, before the step: target = clipped gradient, with
-   momentum if there is a velocity. Unless `first`, the old target is added,
-   too. */
+/* Used with options.partial, before the step. Sets `target` to the clipped
+   gradient, with momentum if there is a velocity. Unless `first`, also adds the
+   old contents of `target`. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first);
 
@@ -506,9 +508,9 @@ void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
    dense, clears it at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse, bool dense);
 
-/* Accumulates all elements and writes the indices of the k largest of one side.
-   Returns their number. *threshold gets the least magnitude among them, unless
-   it is NULL. */
+/* Accumulates all elements and writes the indices of the k largest of one side
+   (baton_side_t). Returns their number. *threshold gets the least magnitude
+   among them, unless it is NULL. */
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
@@ -537,7 +539,7 @@ typedef struct baton__message {
     baton_node_t node;
     baton_view_t view;
     baton_length_t length;
-    char *data;   /* set by begin and take; NULL in a group without payload */
+    char *data;   /* set by begin and take; NULL in a cost-only simulation */
     size_t bytes; /* the message's length in this step */
 } baton__message_t;
 
@@ -636,8 +638,8 @@ baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
 /* Called in the call `then` of baton__gather_build. Returns a member's part,
-   and stores its bytes in *bytes_out. Returns NULL in a group without
-   payload. */
+   and stores its bytes in *bytes_out. Returns NULL in a cost-only
+   simulation. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
 /* Writes the parts, which must be lists of entries, to the result, in the order

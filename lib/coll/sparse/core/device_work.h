@@ -170,7 +170,7 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                         double factor, baton__change_t *change);
 
 /* Turns `work` into the new residual, and clears the velocity at the result's
-   indices. `indices`, which is in device memory, has these. */
+   indices. `indices`, which is in device memory, has these indices. */
 void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count);
 

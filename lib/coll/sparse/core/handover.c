@@ -12,9 +12,10 @@
 
 #include <string.h>
 
-/* The layout of `flags`, the bytes that ranks exchange first. At LACKS and at
-   HAS there is a flag for each step, modulo 4: some rank lacks the result of
-   the step, or has it. The steps that ranks report differ by one at most.
+/* The layout of `flags`, the bytes that ranks exchange first. At LACKS there is
+   a flag for each step, modulo 4, which means that some rank lacks the result
+   of the step. The flags at HAS mean that some rank has the result. The steps
+   that ranks report differ by one at most.
 
    From RANKS on there is a byte for each rank of sparse->group: the step that
    the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that

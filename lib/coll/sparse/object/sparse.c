@@ -368,8 +368,7 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = sparse_await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
-        /* Do not await a second time, since that would not return this
-           error. */
+        /* A second await would not return this error, so there is none. */
         return status;
     }
     if (status != BATON_OK) {
