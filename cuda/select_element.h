@@ -71,7 +71,7 @@ template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 /* ---- keys -------------------------------------------------------------- */
 
 /* Converts elements to keys. An element whose value is not on the selected side
-   (BATON_SIDE) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
+   (baton_side_t) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
    has the sign bit set (lib/ops/select.h). */
 template <baton_dtype_t D> struct filter {
     typename element<D>::key_t flip, mask;

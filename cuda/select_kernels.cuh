@@ -295,7 +295,7 @@ __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 
 /* ---- tiles ------------------------------------------------------------- */
 
-/* A thread's part of a tile: 16 bytes of each round. Elements outside of the
+/* A thread's part of a tile: ROUNDS loads of 16 bytes. Elements outside of the
    vector are 0, which is never selected. */
 template <baton_dtype_t D> struct tile {
     typedef typename element<D>::bits_t bits_t;
@@ -337,9 +337,8 @@ template <baton_dtype_t D> struct tile {
     }
 };
 
-/* Returns how many elements lie between the last multiple of 16 bytes at or
-   before the vector's beginning, and that beginning. The first load includes
-   them. */
+/* A load begins at an address that is a multiple of 16 bytes. Returns how many
+   elements before the vector's beginning the first load includes. */
 template <baton_dtype_t D>
 BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
 {

@@ -26,9 +26,9 @@
        begin: the first of initiate and all armed receives
 
    In trees of two levels the first steps reach the leaders of groups. The other
-   steps reach the members of a group, and send on what arrives in any of the
-   first steps. So there are two hops at most, and no rank waits for more than
-   one other rank to be awake:
+   steps reach the members of a group, and send the activations on that arrive
+   in any of the first steps. So there are two hops at most, and no rank waits
+   for more than one other rank to be awake:
 
        9 ranks, groups of 3, 4 steps:
 

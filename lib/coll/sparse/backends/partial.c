@@ -37,8 +37,8 @@ typedef struct sparse_partial {
     baton_sparse_t *sparse;
     bool absent; /* the running epoch takes no gradient of this rank */
     char *parts; /* memory for a gradient in parts; NULL until the first part */
-    /* Part of the state that baton_sparse_export writes: the first and the last
-       step whose gradients are pending. */
+    /* Part of the state that baton_sparse_state_export writes: the first and
+       the last step whose gradients are pending. */
     uint64_t pending_steps[2];
 } sparse_partial_t;
 

@@ -381,7 +381,8 @@ bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
 /* Called after baton__sparse_even_out. Returns true if any rank has completed
    the step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
-/* Completes the residual of a sparse step whose result was handed over. */
+/* Computes the new residual of a sparse step whose result was handed over,
+   unless that is done. */
 void baton__sparse_settle(baton_sparse_t *sparse);
 /* Called by make_up. Returns true if `rank` has reported nothing, because it is
    lost. */
