@@ -262,8 +262,8 @@ typedef enum baton__take {
 
 /* Called when an epoch begins to work. Sets `source` to the contribution that
    was carried over a recovery, if there is one, or else to the whole pending
-   contribution. If there is neither, or if the application is adding to the
-   contribution, sets `source` to the identity instead.
+   contribution. If there is neither, or if the application or the device is
+   adding to the contribution, sets `source` to the identity instead.
 
    Returns BATON__TAKE_LATER if the application is adding to a contribution that
    is sparse, or that would be too old for the next epoch.
@@ -278,8 +278,8 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
 void baton__contribution_begin_result(baton__contribution_t *self);
 
 /* Returns true if the last epoch that has called take has not published a
-   result: it is still working, or it has failed. The caller holds
-   contribute_lock, so that no epoch takes a contribution meanwhile. */
+   result: it is still working, or it has failed. While a caller holds
+   contribute_lock, no epoch takes a contribution. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Returns true if an epoch would take nothing because the device is adding to

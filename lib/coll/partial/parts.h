@@ -207,8 +207,8 @@ baton_status_t baton__survival_start(baton_partial_t *partial);
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
 
-/* Between enter and leave the ranks do not replace the schedules after a loss.
-   enter returns BATON_ERR_BUSY if they are doing so at the moment. If the
+/* Between enter and leave the schedules are not replaced after a loss. enter
+   returns BATON_ERR_BUSY if they are being replaced at the moment. If the
    partial has ended, enter returns the error that ended it. `partial` may be
    NULL. */
 baton_status_t baton__survival_enter(baton_partial_t *partial,
