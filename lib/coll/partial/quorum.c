@@ -12,8 +12,8 @@
 
    An arrival costs at most two messages, one after the other, and a third if
    the root answers. So an epoch counts with fewer than 2 P messages, or 3 P if
-   the root answers. A rank has at most 2 (fan - 1) neighbours in each
-   direction, whichever rank is the root.
+   the root answers. A rank sends to at most 2 (fan - 1) ranks and receives from
+   as many, whichever rank is the root.
 
        on_start --> arrive --> own -------+
                       |                   v

@@ -10,7 +10,8 @@
    survivors, so that its shrinks are not mistaken for those of the application
    or of other partials. In each group it has the steps' schedule, and a second
    one, by which the ranks tell each other the last epoch that any of them has
-   completed, and hand its result to those that have not completed it:
+   completed, and hand the epoch's result to the ranks that have not completed
+   it:
 
        offer --> all-reduce of the ends --> choose --+
                                                      |
@@ -18,9 +19,9 @@
               +--> all-reduce of the result's bytes --> done
 
    Ranks that have the result give its bytes, which are the same on all of them,
-   and others give zeros; so the maximum is the result. All ranks have the
-   result of the epoch before, since no rank completes an epoch that not all
-   have begun. Contributions to a later epoch become pending again.
+   and the other ranks give zeros; so the maximum is the result. All ranks have
+   the result of the previous epoch, since no rank completes an epoch that not
+   all ranks have begun. Contributions to a later epoch become pending again.
 
    If another rank is lost meanwhile, all survivors begin again. Until a rank
    knows the last epoch, it keeps the steps' schedule that failed, because a
