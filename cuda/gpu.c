@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- is there one? ---------------------------------------------------- */
+/* ---- is there a GPU? -------------------------------------------------- */
 
 /* Explains a driver that cannot be used. The runtime has one error for both a
    missing driver and one that is too old. */

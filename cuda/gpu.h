@@ -1,4 +1,4 @@
-/* A GPU as a device of an engine: inside libbaton_cuda.
+/* The internals of libbaton_cuda, which makes a GPU a device of an engine.
 
    gpu.c       finds the GPU, or explains why there is none; opens and closes it
    driver.c    the driver's functions, looked up at run time

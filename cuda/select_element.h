@@ -71,7 +71,7 @@ template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 /* ---- keys -------------------------------------------------------------- */
 
 /* Converts elements to keys. An element whose value is not on the selected side
-   (BATON_SIDE) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
+   (baton_side_t) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
    has the sign bit set (lib/ops/select.h). */
 template <baton_dtype_t D> struct filter {
     typename element<D>::key_t flip, mask;
@@ -151,8 +151,8 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
         unsigned shift = D == BATON_BF16 ? 16 : 0;
         return (double)same_bits<float>((uint32_t)key << shift);
     }
-    /* The biases of the exponents differ by 112. Multiplying by 2^112 is also
-       right for subnormals. */
+    /* The biases of the exponents of f16 and f32 differ by 112. Multiplying by
+       2^112 is also right for subnormals. */
     return (double)(same_bits<float>((uint32_t)key << 13) * 0x1p112f);
 }
 
@@ -164,8 +164,8 @@ enum {
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
-    /* Standard deviations by which the estimate is below the expected
-       threshold */
+    /* The number of standard deviations by which the estimate is below the
+       expected threshold. */
     DEVIATIONS = 4
 };
 

@@ -84,11 +84,11 @@ typedef struct state {
        that equal it the first `ties`. */
     uint64_t threshold;
     uint32_t ties;
-    uint32_t done; /* 1 once the result is known */
+    uint32_t done; /* 1: the result is known */
     /* The number of elements or candidates whose key is not 0. */
     uint32_t total;
-    uint64_t largest; /* largest key, over both signs */
-    double mean;      /* mean magnitude, over both signs */
+    uint64_t largest; /* the largest key of all elements, of either sign */
+    double mean;      /* the mean magnitude of all elements, of either sign */
     /* The k-th largest element and, in a search, the next one after the `most`
        largest elements. */
     ranked_t ranked[2];
@@ -295,7 +295,7 @@ __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 
 /* ---- tiles ------------------------------------------------------------- */
 
-/* A thread's part of a tile: 16 bytes of each round. Elements outside of the
+/* A thread's part of a tile: ROUNDS loads of 16 bytes. Elements outside of the
    vector are 0, which is never selected. */
 template <baton_dtype_t D> struct tile {
     typedef typename element<D>::bits_t bits_t;
@@ -337,9 +337,8 @@ template <baton_dtype_t D> struct tile {
     }
 };
 
-/* Returns how many elements lie between the last multiple of 16 bytes at or
-   before the vector's beginning, and that beginning. The first load includes
-   them. */
+/* A load begins at an address that is a multiple of 16 bytes. Returns how many
+   elements before the vector's beginning the first load includes. */
 template <baton_dtype_t D>
 BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
 {
@@ -795,7 +794,8 @@ static __global__ void __launch_bounds__(TILE_LANES)
 }
 
 /* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If it leaves more, or there is none, the thread begins a search. */
+   elements. If the threshold leaves more, or if there is no earlier threshold,
+   the thread begins a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {

@@ -83,8 +83,8 @@ const char *baton__mpi_comms_open(void);
 
 /* Returns true if the request belongs to one of the first calls. `frees`: the
    program calls MPI_Request_free for the request. MPI does not free active
-   requests of collectives, so this function only notes it, and the request is
-   freed together with the communicator. */
+   requests of collectives, so this function only records that the program has
+   freed it, and the request is freed together with the communicator. */
 bool baton__mpi_is_first(MPI_Request request, bool frees);
 
 /* baton__mpi_comm_of returns the communicator's record, or NULL if there is no

@@ -271,8 +271,9 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* An entry is not kept for further calls if its shape has a reduction function
-   of the program: the same MPI_Op may later stand for another function, and the
+/* An entry is not kept for further calls if the call is persistent, if the
+   collective has the trait PRIVATE, or if the shape has a reduction function of
+   the program: the same MPI_Op may later stand for another function, and the
    same MPI_Datatype for another type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)

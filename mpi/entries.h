@@ -17,7 +17,7 @@
 #include <time.h>
 
 typedef struct baton__mpi_op {
-    /* Finds the operation by its persistent request. */
+    /* The record by which an operation is found from its persistent request. */
     baton__mpi_known_t known;
     /* The next operation in the entry's queue, or in the list
        baton__mpi_ended. */
@@ -45,8 +45,8 @@ typedef struct baton__mpi_entry {
     /* The buffers to which the schedule is bound now. */
     const void *source;
     void *target;
-    /* True: the entry is kept for further calls of its shape. False: it may be
-       freed once no request uses it. */
+    /* True: the entry is kept for further calls of its shape. False: the entry
+       may be freed when no request uses it. */
     _Atomic bool kept;
     /* Number of operations of this entry whose requests are not freed. */
     _Atomic int users;

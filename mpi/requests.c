@@ -295,8 +295,8 @@ static baton_status_t requests_take_turn(void *arg)
 /* Waits until an operation has ended. One wait for the schedule is not enough:
    the epoch that ends may be that of another operation, or the callback of the
    epoch may still run. Each wait is short, since a new wait polls longer for
-   long vectors: in a single wait 16 MiB on 4 ranks and 2 processors took half
-   as long again. */
+   long vectors: in a single wait 16 MiB on 4 ranks and 2 processors took 1.5
+   times as long. */
 static void requests_await(baton__mpi_op_t *op)
 {
     waiting_t waiting = {.op = op};

@@ -116,7 +116,7 @@ static call_t create_describe(const baton__collective_t *of, const char *verb,
                             : on->source == NULL || (on->source == on->target &&
                                                      of->source == of->target);
     } else if (on->source == NULL && of->reduces) {
-        /* In a reduce, this is a rank other than the root. */
+        /* This happens in a reduce, on ranks other than the root. */
         call.source = on->target;
     }
     return call;
@@ -363,10 +363,10 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     return views;
 }
 
-/* States the type and the count as terms, which must be the same on all ranks.
-   The builder of a collective that only moves data gets sizes in bytes, and so
-   can't state them. The choice of the algorithm depends on both, so they are
-   stated before the builder is called. */
+/* States (baton_schedule_agree) the type and the count, which must be the same
+   on all ranks. The builder of a collective that only moves data gets sizes in
+   bytes, and so can't state the type and the count. The choice of the algorithm
+   depends on both, so they are stated before the builder is called. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);
@@ -417,10 +417,10 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
                        __VA_ARGS__})
 #define REDUCTION .dtype = on->dtype, .op = on->op
 #define ALGORITHM .algorithm = on->algorithm
-/* Builders get longer segments for device memory than for main memory: there a
-   message costs tens of microseconds, and no segment is in a cache. On an H200
-   the collectives took up to 15 times as long with the segments for main
-   memory. */
+/* Builders get longer segments for device memory than for main memory: a
+   message of device memory costs tens of microseconds, and no segment is in a
+   cache. On an H200 the collectives took up to 15 times as long with the
+   segments for main memory. */
 #define SEGMENTS                                                               \
     ALGORITHM,                                                                 \
         .chunk_bytes = on->memory == BATON_MEMORY_DEVICE ? (size_t)4 << 20 : 0
@@ -482,9 +482,9 @@ static void add_nodes(baton_schedule_t *s, const call_t *call,
 }
 
 /* Adds an in-place reduce-scatter. The builder leaves this rank's block at the
-   block's place in the vector, but MPI defines that it is at the beginning of
-   the vector. So the block is copied there afterwards. If the two places
-   overlap, the copy goes through scratch. */
+   block's place in the vector, but by MPI's rule the block must be at the
+   beginning of the vector. So the block is copied there afterwards. If the two
+   places overlap, the copy goes through scratch. */
 static void add_and_move(baton_schedule_t *s, const call_t *call,
                          const views_t *views)
 {

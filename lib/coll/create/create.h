@@ -15,7 +15,7 @@ typedef enum baton__span {
 
 /* The operands that give the lengths of the blocks. */
 typedef enum baton__sizes {
-    BATON__SIZES_EQUAL, /* `count` */
+    BATON__SIZES_EQUAL, /* `count`, which is the length of each block */
     /* `counts` if it is given, on all ranks; else `count`. */
     BATON__SIZES_EITHER,
     BATON__SIZES_COUNTS, /* `counts`, on all ranks */

@@ -25,8 +25,8 @@ typedef struct place {
     int index;      /* this rank's index among the ranks of its host */
     int *mates;     /* the ranks of this host */
     int mate_count; /* number of `mates` */
-    /* By host: the rank that has the same index there as this rank on its own
-       host. */
+    /* For each host, the rank whose index on that host is the index of this
+       rank on its own host. */
     int *peers;
     int blocks; /* B, the number of blocks */
 } place_t;

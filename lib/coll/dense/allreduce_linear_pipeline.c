@@ -15,9 +15,8 @@
 
        recv partial --> reduce --> send          recv sum --> send on
 
-   Reduce and broadcast one after the other take 10 steps, as in the paper's
-   figure 9: there the last sum travels one hop more, to the rank that has made
-   it. The order of ranks is kept, and each sum is made once. */
+   A reduce and a broadcast one after the other would take 10 steps. The order
+   of ranks is kept, and each sum is made once. */
 enum { SLOTS = 4 };
 
 void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,

@@ -155,8 +155,8 @@ void baton__blocks_recv(baton__flow_t *flow, int peer,
     copy_pieces(flow, blocks, first, count, packed, true);
 }
 
-/* Returns how many of the blocks from `first` on are in one piece with it both
-   in `a` and in `b`. */
+/* Returns how many of the `count` blocks from `first` on are contiguous in
+   memory both in `a` and in `b`. */
 static int common_run(const baton__blocks_t *a, const baton__blocks_t *b,
                       int first, int count)
 {

@@ -1,7 +1,7 @@
-/* A vector cut into blocks, one for each rank of a team. Scatter, gather and
-   similar collectives move ranges of blocks, which may wrap around the vector's
-   end. Blocks may be empty and of any sizes. This header also cuts vectors into
-   the segments in which pipelines work. */
+/* A vector cut into blocks, one for each rank of a flow's team (flow.h).
+   Scatter, gather and similar collectives move ranges of blocks, which may wrap
+   around the vector's end. Blocks may be empty and of any sizes. This header
+   also cuts vectors into the segments in which pipelines work. */
 #pragma once
 
 #include "coll/kit/flow.h"
@@ -106,8 +106,9 @@ size_t baton__blocks_segments(const baton__flow_t *flow,
                               const baton__blocks_t *blocks, size_t chunk_bytes,
                               size_t default_bytes);
 
-/* The default segment of pipelines: short enough to be in cache when it is
-   reduced, long enough to hide the cost of a message. */
+/* The default segment of pipelines: short enough to be in a cache when it is
+   reduced, and long enough that a message costs little in comparison with its
+   bytes. */
 #define BATON__SEGMENT_BYTES ((size_t)64 * 1024)
 
 /* A buffer of `count` slots of scratch, which segments use in turn. Each slot

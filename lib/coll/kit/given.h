@@ -21,7 +21,7 @@ static inline bool baton__is_whole(baton_length_t length)
 }
 
 /* A rank of a tree adds up its own vector and the partial sums of its children,
-   of which it has at most FLAT_RANKS. This struct has the lengths of these
+   at most BATON__FLAT_RANKS of them. baton__gathered_t has the lengths of these
    vectors and of the sum, `out`. */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
@@ -41,12 +41,14 @@ struct baton_given {
        length. If the length is 0, the memory contains the neutral element. */
     baton__maybe_vector_t source;
     bool known; /* the builder supports `given`, and has used `source` */
-    /* The result in the target, with its reduction and type. It is empty if no
-       rank has contributed. */
+    /* `result` is the vector in the target, `op` the reduction that makes it,
+       and `dtype` its element type. The vector is empty if no rank has
+       contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
-    /* The target is in device memory, so the host can't fill it. */
+    /* True if the target is in device memory, so that the host can't fill
+       it. */
     bool on_device;
     /* A vector of neutral elements, which averages and devices need. */
     baton_view_t identity;
@@ -56,11 +58,11 @@ struct baton_given {
     baton__gathered_t gathered;
 };
 
-/* Returns the source of an all-reduce, for a builder that supports `given`.
-   This is given->source if its memory is that of args->source, and if no other
-   builder has taken it; otherwise it is args->source, which always has all of
-   its bytes. (A builder that calls other builders passes `given` on to them,
-   perhaps with another source.) */
+/* Returns the source of an all-reduce, for a builder that supports `given`. The
+   source is given->source if that has the same memory as args->source, and if
+   no other builder has used it; otherwise the source is args->source, which
+   always has all of its bytes. (A builder that calls other builders passes
+   `given` on to them, perhaps with another source.) */
 baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
 /* Returns a new length of the schedule. If `other` is BATON__WHOLE, returns

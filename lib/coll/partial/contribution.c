@@ -1,4 +1,4 @@
-/* Slots and their owners; see contribution.h. */
+/* Contributions, and the slots of results; see contribution.h. */
 #include "coll/partial/contribution.h"
 
 #include "base/alloc.h"
@@ -58,9 +58,9 @@ static uint32_t vectors_of(const baton__contribution_t *self)
     return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
 }
 
-/* Returns the number of slots for results, as many as owners can hold at once,
-   so that one is always free for a new result: W results, one pinned, one that
-   is being made, and on a device one lent. */
+/* Returns the number of slots for results. As many slots can be in use at once,
+   so that one is always free for a new result: W slots of the history, the
+   pinned slot, the slot that an epoch fills, and on a device the lent slot. */
 static uint32_t results_of(const baton__contribution_t *self)
 {
     return self->history + (self->engine != NULL
@@ -189,7 +189,7 @@ static void contribution_return_loan(const baton__contribution_t *self,
     forget_loan(self, vector);
 }
 
-/* pending = left + right. */
+/* Sets `pending` to left + right. */
 static void add_to_pending(baton__contribution_t *self,
                            const baton__vector_t *left,
                            const baton__vector_t *right)
@@ -321,9 +321,9 @@ static void take_pending(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* Takes the contribution that was carried over a recovery. Steps are numbered
-   anew since then, so it counts as a part of step 1, as the older part of
-   `pending` does. */
+/* Takes the contribution that was carried over a recovery. The recovery has
+   numbered steps anew, so this contribution counts as a part of step 1, as the
+   older part of `pending` does. */
 static void take_carried(baton__contribution_t *self)
 {
     self->steps.first = 1;

@@ -1,6 +1,7 @@
-/* The data of a partial collective: the pending contribution, the one that the
-   running epoch has taken, the result of that epoch, and the last results. None
-   of them is copied. Contributions are two vectors, which change places:
+/* The data of a partial collective, which is called the owner below: the
+   pending contribution, the one that the running epoch has taken, the result of
+   that epoch, and the last results. None of them is copied. Contributions are
+   two vectors, which change places:
 
        pending --take--> taken        (recover exchanges a failed epoch's again)
 
@@ -10,7 +11,8 @@
    if that wait returns before an epoch has taken it, or if the epoch of a later
    step takes it.
 
-   Results are slots of a pool, which move by changing owners:
+   Results are slots of a pool. A slot stays where it is, and only its use
+   changes:
 
        free --take--> result --publish--> history --> free
                                              |         ^
@@ -28,8 +30,8 @@
    write a sum to a vector that is only for this, `sum`. While such a schedule
    adds, or copies the pending contribution, an epoch would take nothing, so the
    owner makes the epoch wait. The contribution of a failed epoch can't be added
-   to one that has become pending meanwhile. So it is carried over in `carried`,
-   and the next epoch takes that alone.
+   to one that has become pending meanwhile. So the vector `carried` keeps it,
+   and the next epoch takes `carried` alone.
 
    A partial sparse all-reduce (coll/sparse/backends/partial.c) has no identity,
    since an epoch to which this rank contributes nothing does not need one. Its
@@ -122,7 +124,8 @@ typedef struct baton__contribution {
     /* The vector to which the device writes the sum of `pending` and a
        contribution. */
     char *sum;
-    /* `staged` has memory of its own. The owner sets this before init. */
+    /* True if `staged` has memory of its own. The owner sets this field before
+       init. */
     bool stages;
     /* The contributions to the tensors of the next step. */
     baton__vector_t staged;
@@ -140,16 +143,16 @@ typedef struct baton__contribution {
     baton__outcome_t *outcomes;
     uint64_t newest; /* the newest epoch with a published result */
 
-    /* The fields from here on are the state of the running epoch, and are used
-       by the driver. Once the epoch has failed, end_loan and recover use them,
-       too. */
+    /* The fields from here on are the state of the running epoch. The driver,
+       the thread that makes the engine's progress, uses them. After the epoch
+       has failed, end_loan and recover use them, too. */
     /* The identity, which takes the place of a contribution if there is
        none. */
     char *nothing;
     baton__vector_t taken; /* the contribution that the epoch has taken */
     char *source;          /* `nothing`, or the memory of `taken` */
-    /* The last epoch that has called take; 0: no epoch has since the last
-       recovery. */
+    /* The last epoch that has called take; 0: no epoch has called it since the
+       last recovery. */
     uint64_t taken_for;
     baton__steps_t steps;
 } baton__contribution_t;
@@ -259,8 +262,8 @@ typedef enum baton__take {
 
 /* Called when an epoch begins to work. Sets `source` to the contribution that
    was carried over a recovery, if there is one, or else to the whole pending
-   contribution. If there is neither, or if the application is adding to the
-   contribution, sets `source` to the identity instead.
+   contribution. If there is neither, or if the application or the device is
+   adding to the contribution, sets `source` to the identity instead.
 
    Returns BATON__TAKE_LATER if the application is adding to a contribution that
    is sparse, or that would be too old for the next epoch.
@@ -271,12 +274,12 @@ typedef enum baton__take {
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
-/* Makes a free slot `result`. Does nothing if `result` is a slot already. */
+/* Sets `result` to a free slot. Does nothing if `result` is a slot already. */
 void baton__contribution_begin_result(baton__contribution_t *self);
 
 /* Returns true if the last epoch that has called take has not published a
-   result: it is still working, or it has failed. While contribute_lock is held,
-   no epoch takes a contribution. */
+   result: it is still working, or it has failed. While a caller holds
+   contribute_lock, no epoch takes a contribution. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Returns true if an epoch would take nothing because the device is adding to
@@ -294,8 +297,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
    other ranks have this result.
 
    `next` is the number of the next step and epoch; results from that number on
-   are dropped. If `next` is 0, numbers go on, and this rank already has the
-   result of `epoch`, if it needs one. */
+   are dropped. If `next` is 0, the numbers of steps continue, and this rank
+   already has the result of `epoch`, if it needs one. */
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
                                  uint64_t next);
 

@@ -24,24 +24,25 @@ typedef struct baton__piece {
 /* The tensors of a step; see set.c. */
 typedef struct baton__partial_set {
     size_t tensors; /* 0: a step is one vector, which is one piece */
-    size_t *begins; /* elements before each tensor, and in all of them */
+    size_t *begins; /* number of elements before each tensor; last, of all */
     baton__piece_t *pieces;
     size_t piece_count;
     pthread_mutex_t lock;
     bool *given; /* by tensor: whether `staged` has a contribution to it */
-    /* `staged` has a contribution to at least one tensor of the next step. */
+    /* True if `staged` has a contribution to at least one tensor of the next
+       step. */
     bool any;
 } baton__partial_set_t;
 
 struct baton_partial {
     baton_schedule_t *schedule;
     char *name;
-    baton_partial_options_t options; /* resolved */
+    baton_partial_options_t options; /* with defaults filled in */
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
     /* The buffer that is bound to the slot that the epoch works on. */
     baton_buffer_t target;
-    bool payload; /* vectors have memory */
-    /* The count of active ranks is the last element of the vector; see
+    bool payload; /* false in a cost-only simulation: vectors are empty */
+    /* True if the count of active ranks is the last element of the vector; see
        partial.c. */
     bool rides;
     /* The count of active ranks, if it is not in the vector. */
@@ -70,14 +71,14 @@ struct baton_partial {
     baton__begin_t begin; /* how epochs begin; used by the driver */
 };
 
-/* Fills in the defaults. If an option is wrong, returns an error that names
-   it. */
+/* Fills in the defaults. If an option is wrong, returns an error that names the
+   option. */
 baton_status_t
 baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
 
-/* Adds to the schedule's terms the options that must be the same on all
+/* States (baton_schedule_agree) the options that must be the same on all
    ranks. */
 void baton__partial_agree(const baton_partial_t *partial,
                           baton_schedule_t *schedule);
@@ -87,10 +88,11 @@ void baton__partial_agree(const baton_partial_t *partial,
 bool baton__partial_resolve_tensors(baton_partial_options_t *options,
                                     baton__wrong_t *wrong);
 
-/* Fails only with BATON_ERR_NO_MEMORY. */
+/* Allocates the arrays of a set. Fails only with BATON_ERR_NO_MEMORY. */
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options);
-/* May also be called if init has failed, or was not called. */
+/* Frees the arrays of a set. May also be called if init has failed, or was not
+   called. */
 void baton__partial_set_fini(baton__partial_set_t *self);
 
 /* Called before a step is started. Makes the contributions to the step's
@@ -106,7 +108,7 @@ void baton__partial_set_end_loan(baton_partial_t *partial);
 
 /* Returns options->inner; or, if that is NULL, the all-reduce that suits the
    bytes of the piece, the ranks' hosts, and the number of ranks that are
-   expected to be active. Options are resolved. */
+   expected to be active. The defaults of `options` have been filled in. */
 baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
                             size_t bytes, const baton_schedule_t *schedule);
@@ -126,23 +128,24 @@ bool baton__partial_is_alive(const baton_partial_t *partial,
 
 /* Returns the number of steps started so far. Any thread may call this. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
-/* Counts a step if `status`, that of its start, is BATON_OK. */
+/* Counts a step if `status`, which the step's start has returned, is
+   BATON_OK. */
 void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
 
 /* Returns BATON_ERR_STATE if there is no step whose result may be waited for.
-   If that is so because no step was started, and the schedule has failed,
-   returns the error of that failure. */
+   If no step was started and the schedule has failed, returns the error of that
+   failure instead. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 
 /* Raises *count, which is partial->arrived or partial->seen, to `step`, so that
    peers may begin more epochs on this rank. If `step` is 0, resets *count to 0;
-   the other of the two is 0 already. Any thread may call this. */
+   the other count is 0 already. Any thread may call this function. */
 void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 
-/* Begins or ends the time in which the schedule gets limits; see is_limited. It
-   ends before the schedule is destroyed or replaced, because requests in a
-   device's streams may still end after that, and ask for a limit. */
+/* Begins or ends the time in which the schedule gets limits; see is_limited.
+   This time ends before the schedule is destroyed or replaced, because requests
+   in a device's streams may still end after that, and ask for a limit. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */
@@ -175,8 +178,9 @@ typedef struct baton__survivor {
     /* Builds and commits partial->schedule, which was created before, and sets
        partial->vector_bytes. Each later call sets it to the same number. */
     baton_status_t (*commit)(baton_partial_t *partial);
-    /* Adds to a schedule's terms the options that must be the same on all
-       ranks. NULL if the ranks have compared these options before. */
+    /* States in a schedule (baton_schedule_agree) the options that must be the
+       same on all ranks. NULL if the ranks have compared these options
+       before. */
     void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
     /* Returns memory of vector_bytes bytes with the newest result; or with
        zeros, if `has` is false. */
@@ -203,8 +207,8 @@ baton_status_t baton__survival_start(baton_partial_t *partial);
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
 
-/* Between enter and leave the partial does not go on after a loss. enter
-   returns BATON_ERR_BUSY if the partial is going on at the moment. If the
+/* Between enter and leave the schedules are not replaced after a loss. enter
+   returns BATON_ERR_BUSY if they are being replaced at the moment. If the
    partial has ended, enter returns the error that ended it. `partial` may be
    NULL. */
 baton_status_t baton__survival_enter(baton_partial_t *partial,

@@ -7,10 +7,11 @@
          +------- all know the last epoch ----------------- hands over
 
    The partial has a copy of the group, and after losses groups of its own
-   survivors, so that it does not take shrinks by the application or other
-   partials for its own. In each group it has the steps' schedule, and a second
+   survivors, so that its shrinks are not mistaken for those of the application
+   or of other partials. In each group it has the steps' schedule, and a second
    one, by which the ranks tell each other the last epoch that any of them has
-   completed, and hand its result to those that have not completed it:
+   completed, and hand the epoch's result to the ranks that have not completed
+   it:
 
        offer --> all-reduce of the ends --> choose --+
                                                      |
@@ -18,21 +19,21 @@
               +--> all-reduce of the result's bytes --> done
 
    Ranks that have the result give its bytes, which are the same on all of them,
-   and others give zeros; so the maximum is the result. All ranks have the
-   result of the epoch before, since no rank completes an epoch that not all
-   have begun. Contributions to a later epoch become pending again.
+   and the other ranks give zeros; so the maximum is the result. All ranks have
+   the result of the previous epoch, since no rank completes an epoch that not
+   all ranks have begun. Contributions to a later epoch become pending again.
 
-   If another rank is lost meanwhile, all begin again. Until a rank knows the
-   last epoch, it keeps the steps' schedule that failed, because a partial
-   sparse all-reduce (coll/sparse/backends/partial.c) completes that epoch from
-   the entries that this schedule has selected. After that the steps' schedule
-   is built anew; its epochs follow modes.base.
+   If another rank is lost meanwhile, all survivors begin again. Until a rank
+   knows the last epoch, it keeps the steps' schedule that failed, because a
+   partial sparse all-reduce (coll/sparse/backends/partial.c) completes that
+   epoch from the entries that this schedule has selected. After that the steps'
+   schedule is built anew; its epochs follow modes.base.
 
-   If one rank's options say that a loss fails the partial, and another's that
-   it goes on, their schedules are in different groups. To compare such options,
-   too, a schedule that never runs states the terms in the application's group,
-   until the first epoch has ended: by then all ranks have agreed. (A sparse
-   all-reduce has compared options before.)
+   If by one rank's options a loss fails the partial, and by another's the
+   partial goes on, the two ranks' schedules are in different groups. To compare
+   such options, too, a schedule that never runs states the options in the
+   application's group, until the first epoch has ended: by then all ranks have
+   agreed. (A sparse all-reduce has compared options before.)
 
    A thread does all this, and sleeps until there is a loss; with manual
    progress the application's calls do it. Ranks that destroy the partial wait
@@ -74,7 +75,8 @@ struct baton__survival {
     int *ranks;
 
     /* The schedule that compares the options of all ranks (see above), in the
-       application's group. NULL: it is not needed, or no longer. */
+       application's group. NULL: the ranks need not compare options, or have
+       done so. */
     baton_schedule_t *terms;
 
     /* The second schedule, by which ranks hand over a result (see above). */
@@ -154,7 +156,8 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
     return status;
 }
 
-/* The driver calls this when one of the two schedules has failed. */
+/* The engine's driver, the thread that makes progress, calls this function when
+   one of the two schedules has failed. */
 static void survive_note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -188,8 +191,8 @@ static bool survive_enter(survival_t *self)
     return running;
 }
 
-/* Ends a use of the schedules, which survive_enter() has begun. During such a
-   use the survivors do not go on after a loss. Returns true if the call of this
+/* Ends a use of the schedules, which survive_enter() has begun. During a use
+   the schedules are not replaced after a loss. Returns true if the call of this
    use failed because of a loss, and so has to be repeated. */
 static bool survive_leave(survival_t *self, baton_status_t status)
 {
@@ -201,8 +204,8 @@ static bool survive_leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
-/* The driver calls this when the schedule that compares options has failed.
-   BATON_ERR_MISMATCH: options differ. */
+/* The driver calls this function when the schedule that compares options has
+   failed. The status BATON_ERR_MISMATCH means that options differ. */
 static void note_terms(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -571,7 +574,7 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
             break;
         case DIFFERS:
             status = baton_schedule_failure(self->terms, &failure);
-            /* The cause of the failure can't be read yet, so the caller tries
+            /* If the cause of the failure can't be read yet, the caller tries
                again. */
             status = status == BATON_OK
                          ? baton__error(failure.status, "%s", failure.message)
@@ -890,7 +893,8 @@ static void survive_meet(survival_t *self)
                 status =
                     baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
-            /* Destroying a schedule whose epoch runs would time out, too. */
+            /* Destroying a schedule whose epoch runs would time out, too, so
+               the epoch is cancelled. */
             if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }

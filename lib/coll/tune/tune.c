@@ -37,9 +37,9 @@
    BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
-/* A sample has several epochs, since the time of a single one would suffer from
-   the clock's resolution, and from ranks that begin at different times. One
-   epoch before them is not measured: after a vote and other candidates the
+/* A sample has several epochs, since the time of a single epoch would suffer
+   from the clock's resolution, and from ranks that begin at different times.
+   One epoch before them is not measured: after a vote and other candidates the
    vectors and scratch are not in caches, but in an application's loop of epochs
    they are. */
 enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
@@ -112,8 +112,8 @@ typedef struct tuning {
     double mine[VALUES];
     double all[VALUES];
     void *source, *target;
-    /* A schedule could not be stopped, and still uses this struct and the
-       vectors. So they are never freed. */
+    /* True if a schedule could not be destroyed, since it still uses this
+       struct and the vectors. Then they are never freed. */
     bool moving;
     baton__measured_t *learned;
 } tuning_t;
@@ -362,8 +362,8 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        /* Before anything is written to them, all pages of the vector are one
-           and the same page of zeros. */
+        /* The system maps all pages that were never written to a single page of
+           zeros, which stays in a cache. So the vector is written once. */
         memset(tuning->source, 0, room);
     }
     return tuning->source != NULL && tuning->target != NULL

@@ -6,7 +6,7 @@
    Three costs also depend on the data, and are those of the best case. TopkDSA
    and Ok-Topk: all ranks select the same indices, so no sum is longer than its
    addends. B-SAG: h has its initial value. tests/sim/test_sparse_costs.c
-   compares all with the simulator.
+   compares all costs with the simulator.
 
    If the costs of links are this machine's, the choice also counts the work of
    its processors, by measured constants, for all ranks that share a processor.

@@ -5,10 +5,10 @@
    Spar-Reduce-Scatter takes l = ceil(log2 m) steps. In step i a rank sends the
    bag of blocks p + gap to p + gap + s - 1, gap = 2^(l-i), the top-L of each,
    as one message to p + gap; it receives blocks p to p + s - 1 from p - gap and
-   adds them. A block is selected from only when it is sent, so there are m
-   selections in all. Nothing is added to the blocks of the first bag before
-   they are selected from, so they are accumulated in the same pass. Three
-   members, l = 2, gaps 2 and 1, at p = 0:
+   adds them. A rank selects from a block only when it sends the block, so there
+   are m selections in all. Nothing is added to the blocks of the first bag
+   before the selection, so the pass that selects from them also accumulates
+   them. Three members, l = 2, gaps 2 and 1, at p = 0:
 
        begin --> accumulate and select 2 --> send (block 2, to 2)
                                      |
@@ -41,9 +41,9 @@
    paper). xi, the values that this rank holds and has not passed on, differs
    from G only at the indices of entries that were received or sent. At the
    indices of the result the new residual is xi. At all other indices it is G,
-   since the result has nothing that ranks passed on there. So keep_xi writes xi
-   at those indices of the result at which entries were received or sent, and
-   changes nothing else.
+   since the values that ranks passed on there are not in the result. So keep_xi
+   writes xi at those indices of the result at which entries were received or
+   sent, and changes nothing else.
 
    With the residual on a device, spardl_device.c does all this. */
 #include "coll/sparse/algorithms/spardl.h"
@@ -295,9 +295,9 @@ static void allocate_candidates(const spardl_t *spardl, int block,
 }
 
 /* If received entries may be added to a block, allocates memory for its
-   candidates and for the sums of both. Returns the number of entries for which
-   the sums have memory. Otherwise returns 0: the block then has no sums, and
-   uses spardl->candidates. */
+   candidates, and for the sums of candidates and received entries. Returns the
+   number of entries for which the sums have memory. Otherwise returns 0: the
+   block then has no sums, and uses spardl->candidates. */
 static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
 {
     if (block->steps == 0) {

@@ -134,7 +134,7 @@ static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
 }
 
 /* Returns the number of entries of its own block that this rank sends into the
-   exchange between teams: that of baton__spardl_quota, or with B-SAG h (see
+   exchange between teams: the quota of the block or, with B-SAG, h (see
    spardl_teams.c). */
 size_t baton__spardl_share(const spardl_t *spardl);
 
@@ -152,8 +152,8 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 
-/* Adds this rank's shares of the entries that the steps of R-SAG have dropped
-   to `work`. `indices` are the result's indices in this rank's own block. */
+/* Adds to `work` this rank's shares of the entries that the steps of R-SAG have
+   dropped. `indices` are the result's indices in this rank's own block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
 

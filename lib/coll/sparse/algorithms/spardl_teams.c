@@ -195,7 +195,7 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
     return baton__count_below(indices, count, of.first + of.count);
 }
 
-/* Adds a share of those dropped entries to `work` that are at `indices`: the
+/* Adds to `work` a share of those dropped entries that are at `indices`, the
    result's indices in this rank's block. */
 static void spardl_teams_add_dropped(spardl_t *spardl,
                                      const spardl_exchange_t *exchange,

@@ -4,13 +4,13 @@
 
        accumulate, select --> Bruck all-gather (gather.c) --> sum
 
-   TopkA sends the k largest, as entries. If fewer are not zero, the list is
-   padded, so that all lists have one length.
+   TopkA sends the k largest, as entries. If fewer than k elements are not zero,
+   the list is padded, so that all lists have one length.
 
    RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
-   messages [count | indices | values]. Quantised (ASQ), even steps select from
-   the positive elements, odd ones from the negative, and values are replaced by
-   their mean: [count | indices | mean].
+   messages [count | indices | values]. With options.quantise (the paper's ASQ),
+   even steps select from the positive elements and odd steps from the negative
+   ones, and all values are replaced by their mean: [count | indices | mean].
 
    With the residual on a device, the selection is made there, and copied to
    main memory (device_work.h). */
@@ -63,8 +63,8 @@ static bool reuses(const baton_sparse_t *sparse)
 }
 
 /* Accumulates and selects by a threshold. The threshold is that of an earlier
-   step, or is searched for. If none is found, or if it would select more than
-   2k entries, selects exactly k. */
+   step, or is searched for. If no threshold is found, or if it would select
+   more than 2k entries, selects exactly k. */
 static size_t topka_select_by_threshold(topka_t *topka,
                                         const baton_selection_t *from)
 {

@@ -7,20 +7,21 @@
 #include <string.h>
 
 struct baton__sparse_host {
-    /* The vectors of dense_source and dense_buffer are bound before each dense
-       step: to the operand, and to `work`. */
+    /* The source of the dense schedule. Before each dense step this buffer is
+       bound to the step's operand, and sparse->dense_buffer to `work`. */
     baton_buffer_t dense_source;
     /* A vector for the operand of a dense step that can use neither the
-       gradient nor the residual where it is. With in_place these are two
-       vectors instead, for results of dense steps. NULL if not needed so
-       far. */
+       gradient nor the residual where it is. With in_place `spare` is two
+       vectors instead, for results of dense steps. NULL until the memory is
+       needed. */
     char *spare;
     bool sums_spare; /* the running dense step sums `spare` */
     uint64_t open;   /* the step that was started and not completed, or 0 */
 
-    /* In a recovery: this rank lacks the last step's result. */
+    /* In a recovery: true if this rank lacks the last step's result. */
     bool lacks;
-    /* In a recovery: each step is completed on all ranks or none. */
+    /* In a recovery: true when each step is complete either on all ranks or on
+       none. */
     bool mended;
     /* In a recovery: a bit for each schedule whose callback has been called so
        far. */
@@ -117,8 +118,8 @@ static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
 
 /* Accumulates a part of a gradient as the step would do it. If the gradient is
    clipped, only copies the part, since the norm is not known yet. Also only
-   copies it if the step is dense, since such a step may sum the gradient
-   itself. */
+   copies it if the step is dense, since a dense step may use the gradient
+   itself as its operand. */
 static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
                                              size_t first, size_t count,
                                              const void *part)
@@ -188,7 +189,7 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
     return BATON_OK;
 }
 
-/* Updates the residual in its own memory. Called once the step is complete,
+/* Updates the residual in its own memory. Called after the step is complete,
    since a step that fails must leave the residual as it was. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
@@ -268,7 +269,8 @@ static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
     return true;
 }
 
-/* Returns true once each step is complete either on all ranks or on none. */
+/* Completes the last step on all ranks, or on none. Returns false while that
+   takes; then the function must be called again. */
 static bool sparse_host_mend(baton_sparse_t *sparse)
 {
     host_t *self = sparse->host;

@@ -46,7 +46,7 @@ typedef struct baton__sparse_buffer {
     /* Only with options.partial: the statistics of the step that wrote the
        result. */
     baton_sparse_stats_t stats;
-    uint64_t none; /* the memory of `count` in a group without payload */
+    uint64_t none; /* the memory of `count` in a cost-only simulation */
 } baton__sparse_buffer_t;
 
 /* State that an algorithm has learned from earlier steps. It is a part of
@@ -78,8 +78,8 @@ typedef struct baton__sparse_results {
     size_t buffer_count;
     /* number of entries for which each buffer has memory */
     size_t capacity;
-    baton__sparse_buffer_t *next;  /* the one that the running step writes */
-    baton__sparse_buffer_t *shown; /* the one with the last result */
+    baton__sparse_buffer_t *next;  /* the buffer that the running step writes */
+    baton__sparse_buffer_t *shown; /* the buffer with the last result */
     baton_sparse_result_t last;    /* the last result; valid in phase RESULT */
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,
@@ -164,8 +164,8 @@ struct baton_sparse {
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
-    /* Adds the terms of the set of tensors to a rebuilt schedule. NULL: this
-       sparse all-reduce belongs to no set. */
+    /* States (baton_schedule_agree) the options of the set of tensors in a
+       rebuilt schedule. NULL: this sparse all-reduce belongs to no set. */
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
 
@@ -185,7 +185,7 @@ struct baton_sparse {
     bool is_dense; /* the step that was started last is dense */
     baton__sparse_phase_t phase;
 
-    /* n elements each; NULL in a group without payload. With the device
+    /* Vectors of n elements; NULL in a cost-only simulation. With the device
        backend, the residual is in `device`, and `work` is the buffer of dense
        steps. */
     char *residual, *work;
@@ -231,15 +231,17 @@ struct baton__sparse_backend {
        gradient. NULL: not supported. */
     baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,
                                  size_t count, const void *part);
-    /* With payload: copies the residual, or the velocity. */
+    /* Copies the residual, or the velocity. Not called in a cost-only
+       simulation. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
-    /* With payload: replaces the residual, and the velocity unless it is NULL.
-       After an error both are unchanged. */
+    /* Replaces the residual, and the velocity unless the argument is NULL.
+       After an error both are unchanged. Not called in a cost-only
+       simulation. */
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
 
-    /* With on_loss: makes schedules that survive losses. The options have been
-       compared, and the first schedules destroyed. */
+    /* With on_loss: makes schedules that survive losses. The caller has
+       compared the options, and has destroyed the first schedules. */
     baton_status_t (*connect)(baton_sparse_t *sparse);
     /* Destroys the backend's own schedules, before the others. Returns an error
        as baton_schedule_destroy does. */
@@ -298,8 +300,8 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
    no memory, out_of_memory is set and NULL returned. Builders that can continue
    do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* Does what baton__sparse_alloc does, but returns NULL in groups without
-   payload. */
+/* Does what baton__sparse_alloc does, but returns NULL in a cost-only
+   simulation, whose vectors have no memory. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_room does, but the memory is pinned and not
    zeroed if gradients are on a device. */
@@ -337,7 +339,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Returns true if the step after `steps` completed ones is dense. */
+/* Returns true if the step that follows `steps` completed steps is dense. */
 bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
                             uint64_t steps);
 /* Records that a step was started. */
@@ -370,15 +372,17 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
-/* Makes a step complete on all ranks or on none: a rank that has completed it
-   hands its result to those that lack it. This rank has completed the step last
-   or, if `lacks`, has started and not completed it. Called until it returns
-   true; until then an epoch of the hand-over is running. */
+/* Makes a step complete on all ranks or on none: a rank that has completed the
+   step hands the result to the ranks that lack it. `step` is the last step that
+   this rank has completed or, if `lacks`, the step that this rank has started
+   and not completed. The function must be called until it returns true; until
+   then an epoch of the hand-over is running. */
 bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
 /* Called after baton__sparse_even_out. Returns true if any rank has completed
    the step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
-/* Completes the residual of a sparse step whose result was handed over. */
+/* Computes the new residual of a sparse step whose result was handed over,
+   unless that is done. */
 void baton__sparse_settle(baton_sparse_t *sparse);
 /* Called by make_up. Returns true if `rank` has reported nothing, because it is
    lost. */
@@ -388,8 +392,8 @@ bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
-/* Frees the memory of the old schedules and resets their state, before new ones
-   are built for this rank of `size` ranks. */
+/* Frees the memory of the old schedules and resets their state. Called before
+   new schedules are built, in which this rank is `rank` of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 /* ---- checks ------------------------------------------------------------ */
 
@@ -455,11 +459,13 @@ void baton__sparse_state_options(const baton_sparse_options_t *options,
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored);
 
-/* Adds the options that must be equal on all ranks to a schedule's terms. */
+/* States in a schedule (baton_schedule_agree) the options that must be equal on
+   all ranks. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o);
-/* Commits and starts a comparison whose terms were added. If something is wrong
-   on this rank, the comparison fails on all ranks. */
+/* Commits and starts the schedule of a comparison, in which the options were
+   stated. If something is wrong on this rank, the comparison fails on all
+   ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
 /* Waits for the comparison. Returns the error of any rank, or
@@ -478,14 +484,14 @@ void baton__sparse_begin(baton_sparse_t *sparse);
    `square_sum` is the sum of the squares of its elements. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
-/* work = residual + the gradient's contribution, for these elements, as
-   sparse->input says. */
+/* Sets these elements of `work` to the residual plus the gradient's
+   contribution, which sparse->input describes. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* Used with options.partial, before the step: target = clipped gradient, with
-   momentum if there is a velocity. Unless `first`, the old target is added,
-   too. */
+/* Used with options.partial, before the step. Sets `target` to the clipped
+   gradient, with momentum if there is a velocity. Unless `first`, also adds the
+   old contents of `target`. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first);
 
@@ -503,9 +509,9 @@ void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
    dense, clears it at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse, bool dense);
 
-/* Accumulates all elements and writes the indices of the k largest of one side.
-   Returns their number. *threshold gets the least magnitude among them, unless
-   it is NULL. */
+/* Accumulates all elements and writes the indices of the k largest of one side
+   (baton_side_t). Returns their number. *threshold gets the least magnitude
+   among them, unless it is NULL. */
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
@@ -534,7 +540,7 @@ typedef struct baton__message {
     baton_node_t node;
     baton_view_t view;
     baton_length_t length;
-    char *data;   /* set by begin and take; NULL in a group without payload */
+    char *data;   /* set by begin and take; NULL in a cost-only simulation */
     size_t bytes; /* the message's length in this step */
 } baton__message_t;
 
@@ -604,8 +610,8 @@ typedef struct baton__gather_plan {
        that is NULL, most_bytes. */
     size_t most_bytes;
     size_t (*most)(void *arg, int member);
-    /* Returns the bytes of a member's part in this step, if its blocks are
-       full. */
+    /* Returns the bytes of a member's part in this step if the part has as many
+       entries as it may have. */
     size_t (*nominal)(void *arg, int member);
     /* Returns the bytes of the part that begins at `data`, where `left` bytes
        are present. NULL: parts have their nominal bytes. */
@@ -633,8 +639,8 @@ baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
 /* Called in the call `then` of baton__gather_build. Returns a member's part,
-   and stores its bytes in *bytes_out. Returns NULL in a group without
-   payload. */
+   and stores its bytes in *bytes_out. Returns NULL in a cost-only
+   simulation. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
 /* Writes the parts, which must be lists of entries, to the result, in the order

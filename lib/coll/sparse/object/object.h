@@ -4,7 +4,7 @@
        shrink.c      moves a sparse all-reduce to a group of survivors
        state_file.c  the state in a file
        state.c       export and import of a rank's state
-       sparse.c      its life, its steps, and the calls between steps
+       sparse.c      create, destroy, steps, and the calls between steps
        contribute.c  gradients contributed in parts */
 #pragma once
 

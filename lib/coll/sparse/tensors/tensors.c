@@ -1,8 +1,8 @@
-/* A set of tensors: its life and its steps.
+/* A set of tensors: create, destroy and steps.
 
    Each unit, which is a tensor or all packed ones, has a sparse all-reduce with
    schedules of its own. So units may start in any order, which may differ
-   between ranks, and run beside each other. With clipping, a unit whose
+   between ranks, and may run at the same time. With clipping, a unit whose
    gradients are ready waits for the other units, since the norm is that of all
    gradients.
 
