@@ -3,8 +3,9 @@
    hosts came to epochs are then compared, although each host has its own clock.
 
    A request is a byte. To CLOCK the other host replies with the time by its
-   clock, and to READ with the entries of all its jobs. All hosts must be read
-   nearly at once, because a rank keeps only its last few times. The offset
+   clock, and to READ with the entries of all its jobs. Each reply ends with a
+   new line, because srun passes on only what ends with one. All hosts must be
+   read nearly at once, because a rank keeps only its last few times. The offset
    between two clocks is wrong by at most half of the time from a request CLOCK
    to its reply. */
 #include "top/top.h"
@@ -60,6 +61,12 @@ static uint64_t clock_ns(void)
 
 /* ---- the other host ------------------------------------------------------ */
 
+static void end_reply(void)
+{
+    (void)putchar('\n');
+    (void)fflush(stdout);
+}
+
 int top_serve(void)
 {
     int request = READ;
@@ -70,7 +77,7 @@ int top_serve(void)
         while ((request = getchar()) == CLOCK) {
             const uint64_t now_ns = clock_ns();
             (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
-            (void)fflush(stdout);
+            end_reply();
         }
         top_reading_t all = {0};
         for (int i = 0; i < count; i++) {
@@ -82,7 +89,7 @@ int top_serve(void)
         if (request == READ) {
             (void)fwrite(&reply, sizeof reply, 1, stdout);
             (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
-            (void)fflush(stdout);
+            end_reply();
         }
         top_reading_free(&all);
     }
@@ -111,6 +118,12 @@ static bool receive(const top_host_t *host, void *reply, size_t bytes)
     return got == bytes;
 }
 
+static bool receive_end(const top_host_t *host)
+{
+    char end;
+    return receive(host, &end, 1) && end == '\n';
+}
+
 /* Measures how far the host's clock is ahead. Stores the result if its error is
    smaller than that of the last one is by now. */
 static bool ask_clock(top_host_t *host)
@@ -118,7 +131,7 @@ static bool ask_clock(top_host_t *host)
     uint64_t his_ns;
     const uint64_t before_ns = clock_ns();
     ask(host, CLOCK);
-    if (!receive(host, &his_ns, sizeof his_ns)) {
+    if (!receive(host, &his_ns, sizeof his_ns) || !receive_end(host)) {
         return false;
     }
     const uint64_t now_ns = clock_ns();
@@ -278,7 +291,7 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
                 top_add_entry(&from, &entry, i + 1);
             }
         }
-        if (!replies) {
+        if (!replies || !receive_end(&hosts[i])) {
             give_up(&hosts[i]);
             continue;
         }

@@ -40,9 +40,10 @@ stop() {
 }
 
 # until_seen PATTERN OPTION...: on a busy machine another rank may be the late
-# one for some time.
+# one for some time. Like srun, the command passes on only whole lines.
 until_seen() {
-    until look "$@" --hosts h1 --via on; do
+    until look "$@" --hosts h1 \
+        --via "sh -c 'on \"\$@\" | grep -a --line-buffered \"\"' sh"; do
         [ $((late += 1)) -lt 60 ] || fail "not printed: $1"
         sleep 0.3
     done
