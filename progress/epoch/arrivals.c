@@ -6,8 +6,8 @@
    one cache line of each. In most collectives all ranks have come by then,
    since each rank needs data of all others. In some an epoch may end on a rank
    before others have come, as at the root of a broadcast. Then the rank reads
-   the times once more when it comes to the next timed epoch. If some rank has
-   not come by then either, the epoch is not counted.
+   the times once more when it comes to the next timed epoch. If a rank has
+   still not come by then, the epoch is not counted.
 
    All ranks must time the same epochs without asking each other. So a rank
    times the epochs whose scattered number is at most a bound, `mask`. It
@@ -27,7 +27,8 @@
 enum {
     /* At least one of 2^MOST_SHIFT epochs is timed. */
     MOST_SHIFT = 16,
-    /* The most by which `shift` grows at a time: to a quarter of the epochs. */
+    /* The most by which `shift` grows at a time. A growth of 2 divides the
+       share of timed epochs by four. */
     STEP = 2,
     TIME_BITS = BATON_LATENESS_TIME_BITS
 };
@@ -155,9 +156,9 @@ static bool count_if_complete(baton__task_t *task)
 
 /* Chooses the share of the next epochs that is timed. `spent_ns` is the time
    from the end of the timed epoch before to the end of this one, and `epochs`
-   the number of epochs in that time. (The time between their starts would
-   depend on how late this rank was.) A single short interval proves little, so
-   the share falls in small steps. */
+   the number of epochs in that time. (The time between the starts of the two
+   epochs would depend on how late this rank was.) A single short interval
+   proves little, so the share falls in small steps. */
 static void choose_shift(arrivals_t *self, uint64_t epochs, uint64_t spent_ns,
                          uint32_t neighbours)
 {

@@ -35,8 +35,8 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     /* The stores pair with the loads in follows_another(), epochs.c: either
-       that function sees them, or the driver's next load of `requested` sees
-       its request. */
+       that function sees these stores, or the driver's next load of `requested`
+       sees the request of that function's caller. */
     if (failed != 0) {
         epoch_end_note_failure(task, failed);
         atomic_store_explicit(&task->failed, failed, memory_order_seq_cst);
@@ -145,8 +145,9 @@ void baton__epoch_abandon(baton_schedule_t *schedule)
     stepper->waited -= schedule->run.waited;
     for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
         uint32_t node = schedule->plan.asyncs[i];
-        /* An abandoned schedule is not polled, and its async handles are
-           invalid: with an async node in motion it is never freed. */
+        /* The async nodes of an abandoned schedule are not polled, and their
+           handles are invalid. So if an async node is in motion, the schedule
+           is never freed. */
         stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
                            schedule->ops[node].async_ops->poll != NULL;
     }
