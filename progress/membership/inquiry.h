@@ -33,7 +33,8 @@ enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
    rank is the end of a chain, and the text follows "rank 3 has". */
 typedef struct baton__rank_state {
     uint64_t epoch; /* the epoch that runs on the rank, or the next one */
-    /* 2 + baton__progress_of on the rank, or 1 if the schedule is not there. */
+    /* 2 + baton__progress_of on the rank, or 1 if the rank does not have the
+       schedule. */
     uint64_t progress;
     /* the identity of the in_order schedule that runs on the rank; 0: no such
        schedule runs */
@@ -84,6 +85,7 @@ uint64_t baton__progress_of(const baton_schedule_t *schedule);
 /* True if a node of the running epoch has fired and not ended. */
 bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node);
 
-/* Appends to the text a node that is not a message, and its state. */
+/* Appends the name and the state of a node that is no send or receive to the
+   text. */
 void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
                          baton__text_t *text);

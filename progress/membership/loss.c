@@ -113,9 +113,9 @@ static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
 
 /* Handles a peer's report that a rank is lost; the peer itself leaves the
    group, or stays. The transport first delivers what the lost rank had sent,
-   and then reports the loss; a transport without `lose` can't, so the loss is
-   handled at once. If the lost rank is on this host and may live, the report is
-   sent on to it, so that it does not go on without the others. */
+   and then reports the loss; a transport without `lose` can't do that, so the
+   loss is handled at once. If the lost rank is on this host and may live, the
+   report is sent on to it, so that it does not go on without the others. */
 static void heed_loss(baton_group_t *group, const baton_header_t *header,
                       int lost)
 {
@@ -130,7 +130,7 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
         baton__group_is_local(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
-    /* Without this call the transport's close would wait for the rank. */
+    /* After this call the transport's close does not wait for the lost rank. */
     if (transport->lose != NULL) {
         transport->lose(group->endpoint, lost, status, why);
     } else {
@@ -147,7 +147,7 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
     bool heeded = baton__group_loss(group, peer) == NULL;
     if (heeded && stays && disowns) {
         baton__loss_take(group, peer, baton__disowned);
-        /* This ends transfers with the peer, too. */
+        /* This call also ends transfers with the peer. */
         if (group->transport->lose != NULL) {
             group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
                                    baton__disowned);

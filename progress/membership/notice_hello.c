@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The messages of a schedule to one peer, or from it, activates included. */
+/* The messages of a schedule to one peer, or those from that peer, including
+   activations. */
 typedef struct direction {
     uint32_t count;
     uint32_t varying; /* number of messages whose length is set in each epoch */
@@ -136,7 +137,7 @@ void baton__notice_hello(baton_schedule_t *schedule)
     assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);
-    /* A shared plan has all that an introduction sets. */
+    /* In a shared plan all sends are marked as introduced already. */
     const uint32_t peers =
         schedule->plan.shared ? 0 : schedule->plan.peer_count;
     task->unmet = task->due != NULL ? peers : 0;
@@ -319,7 +320,8 @@ void baton__hello_receive(baton_group_t *group, baton_message_t *message)
         baton__failure_peer_ahead(schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
-        /* A FAILURE that was sent before the peer had committed was lost. */
+        /* A FAILURE that this rank sent before the peer had committed was lost,
+           so it is sent again. */
         bool failed = task->failing_from != 0 &&
                       schedule->run.phase != BATON__RUN_RECOVERING;
         uint8_t failure = failed ? BATON__TELL_FAILURE : 0;

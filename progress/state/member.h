@@ -74,11 +74,11 @@ typedef struct baton__peer_queue {
 
 BATON__LIST(baton__queue_list, baton__peer_queue_t)
 
-/* The rank that reports stalls of a schedule, as far as this rank decides that;
-   see inquiry.h. */
+/* The rank that reports the stalls of a schedule: the first one that has asked
+   this rank about them; see inquiry.h. */
 typedef struct baton__reporter {
     uint64_t schedule; /* the schedule's identity */
-    uint64_t at_ns;    /* the time at which `rank` last asked */
+    uint64_t at_ns;    /* the time of the last inquiry of `rank` */
     uint64_t progress; /* this rank's progress in the schedule at that time */
     int rank;
 } baton__reporter_t;
