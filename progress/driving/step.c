@@ -1,8 +1,8 @@
 /* The step; see step.h.
 
    The mailbox is the one queue that threads share: an intrusive stack in a few
-   lines of C11 atomics. A lock-free library's inline assembly is invisible to
-   the thread sanitizer, which is worth more here. */
+   lines of C11 atomics. A library of lock-free queues would use inline
+   assembly, which the thread sanitizer can't check. */
 #include "progress/driving/step.h"
 
 #include "base/float_mode.h"
@@ -223,7 +223,8 @@ void baton__step_adopt(baton_group_t *group)
         *link = notice->next;
         notice->next = NULL;
         int peer = baton__subset_rank(group->endpoint, notice->peer);
-        /* A sender that is not in the group may not know that yet. */
+        /* If `peer` is negative, the sender is not in the group, and may not
+           know that yet. */
         if (peer >= 0) {
             heed(group, &notice->header, peer);
         }
@@ -322,7 +323,8 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
     stepper->bytes_left = bytes;
     stepper->left_calls = false;
     (void)take_mail(stepper);
-    /* If this is a start, the epoch begins at the time of its START. */
+    /* If this is a start, the trace has the same time for the start (START) and
+       for the beginning of the epoch (BEGIN). */
     if (baton__trace_is_on()) {
         stepper->traced_ns = atomic_load_explicit(
             &baton__task_of(schedule)->traced_ns, memory_order_relaxed);
