@@ -467,8 +467,8 @@ static void begin_to_part(baton_group_t *group)
 }
 
 /* Begins a destroyed group's farewell from its peers, unless it still has
-   children: groups of survivors that were made of it. While it has, it goes on
-   answering peers that have not made their group of survivors yet. */
+   children: groups of survivors that were made of it. While it has children, it
+   goes on answering peers that have not made their group of survivors yet. */
 static void part_if_childless(baton_group_t *group)
 {
     if (group->retired && baton__member_of(group)->children == 0 &&
@@ -491,8 +491,9 @@ static bool has_parted(const baton_group_t *group)
            baton__group_is_recovered(group);
 }
 
-/* Frees the subsets of a root group, which share its endpoint, that were
-   destroyed and have exchanged farewells with all of their peers. */
+/* Frees those subsets of a root group that were destroyed and have exchanged
+   farewells with all of their peers. (The subsets share the root's
+   endpoint.) */
 static void reap(baton_group_t *root)
 {
     assert(baton__driven_here(root));
