@@ -386,7 +386,7 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 
 /* A node fires when `need` of its incoming edges are satisfied, at most once an
    epoch: BATON_NEED_ALL (the default), BATON_NEED_ANY (1), or any k from 1 to
-   the number of edges. Later arrivals have no effect. */
+   the number of edges. Edges that are satisfied later have no effect. */
 #define BATON_NEED_ALL 0u
 #define BATON_NEED_ANY 1u
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
@@ -437,10 +437,10 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    not have committed the schedule yet: messages from them are dropped.
    BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
    node has not ended. The schedule is destroyed all the same, and its group and
-   engine can be. But its memory is still in use, and scratch is freed later,
-   when that has ended. Until then each further call of destroy returns
-   BATON_ERR_TIMEOUT at once; the first call after that returns BATON_OK, and
-   bound memory can be freed. An async node must complete within
+   engine can be. But its memory is still in use, and scratch is freed only when
+   that transfer or node has ended. Until then each further call of destroy
+   returns BATON_ERR_TIMEOUT at once; the first call after that returns
+   BATON_OK, and bound memory can be freed. An async node must complete within
    BATON_DESTROY_MS: a later completion is not noticed, and destroy goes on to
    return BATON_ERR_TIMEOUT. BATON_ERR_STATE (in a call node): nothing has
    happened. */
@@ -503,7 +503,7 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
    when it has retired or failed, with its number and outcome. These include
    epochs that peers began, and started ones that can't begin any more. NULL
    removes it. Any thread may call this at any time, for epochs that end from
-   then on. Once another such call, or destroy, has returned, the function is
+   then on. After another such call, or destroy, has returned, the function is
    not called any more.
 
    It runs on the driving thread, like a call node's function, and should be as
@@ -523,8 +523,8 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
    fail with the same status. (A rank that commits the schedule only when others
    already recover fails with BATON_ERR_CANCELLED.) A peer that still has an
    earlier epoch to complete completes it first. The schedule stays failed until
-   it is recovered or destroyed. One that has neither messages nor on_recover
-   can be started again at once. */
+   it is recovered or destroyed. A schedule that has neither messages nor
+   on_recover can be started again at once. */
 typedef struct baton_failure {
     baton_status_t status; /* status of the first cause */
     int rank;              /* the rank where the cause occurred */

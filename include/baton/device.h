@@ -240,24 +240,25 @@ typedef struct baton_device_port {
                              void *target, const void *left, const void *right,
                              size_t count);
 
-    /* Events. event_create and event_destroy may allocate. After record the
-       event stands for all work that is in the stream now, and for nothing
-       recorded earlier. After follow, work that is put into the stream runs
-       after the event's work. query returns BATON_OK if the event's work is
-       done, or if none was recorded; BATON_AGAIN if it is not done; or an
-       error. Any thread may call all but query. */
+    /* An event marks a point in a stream. event_create and event_destroy may
+       allocate. After record the event stands for all work that is in the
+       stream now, and for nothing recorded earlier. After follow, work that is
+       put into the stream runs after the event's work. query returns BATON_OK
+       if the event's work is done, or if none was recorded; BATON_AGAIN if it
+       is not done; or an error. Any thread may call all but query. */
     baton_status_t (*event_create)(void *device, void **out);
     void (*event_destroy)(void *device, void *event);
     baton_status_t (*record)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*follow)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*query)(void *device, void *event);
 
-    /* Words that only grow. They are in pinned memory from `allocate`, and the
-       engine also writes and reads them, as atomics. After await, work that is
-       put into the stream runs when the word is at least `value`, by signed
-       difference. Any thread may call await. After raise, the stream sets the
-       word to `value` when it gets to this point; a reader that sees `value`
-       also sees all earlier work of the stream. */
+    /* await and raise work on words whose values only grow. The words are in
+       pinned memory from `allocate`, and the engine also writes and reads them,
+       as atomics. After await, work that is put into the stream runs when the
+       word is at least `value`, by signed difference. Any thread may call
+       await. After raise, the stream sets the word to `value` when it gets to
+       this point; a reader that sees `value` also sees all earlier work of the
+       stream. */
     baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
     baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,

@@ -105,7 +105,7 @@ typedef struct baton_sim_options {
     bool multi_ported;     /* ports carry any number of messages at once */
     /* Sends of fewer bytes complete when posted, as short sends do in MPI; only
        their transfer waits for the port. Longer sends complete with their
-       transfer. At most sync_bytes, unless that is 0. */
+       transfer. Must be at most sync_bytes, unless sync_bytes is 0. */
     size_t eager_bytes;
     /* A send of at least this many bytes completes only when its receive has
        taken the message, as long sends do in MPI. 0: sends of no size do so. */

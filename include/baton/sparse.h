@@ -26,8 +26,9 @@
    baton_sparse_set_residual, or loads an earlier state, and the weights go back
    to a checkpoint.
 
-   Options must be the same on all ranks, which baton_sparse_create checks. It
-   checks nothing else that must be the same.
+   Options must be the same on all ranks, which baton_sparse_create checks.
+   Later values that must be the same, such as the k of baton_sparse_set_k, are
+   not checked.
 
    When a step has failed, the residual is as before the step, and the step's
    gradient must not change; all ranks recover the group (baton_group_recover).
@@ -144,16 +145,17 @@ extern "C" {
    TOPKA    An all-gather of each rank's k largest entries. ceil(log2 P) rounds,
             2(P-1)k words.
    TOPKDSA  The owner of each of P regions sums it, and all regions are
-   gathered. A region is sent as a dense vector if that is shorter. P - 1 + 2
-            ceil(log2 P) rounds.
+            gathered. A region is sent as a dense vector if that is shorter.
+            P - 1 + 2 ceil(log2 P) rounds.
    GTOPK    A binomial tree that keeps k entries at every node, and then a
             broadcast. 2 ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
    OKTOPK   Like TOPKDSA, but it reuses thresholds in later steps, and adapts
-   the regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank receives into
-   P - 1 buffers of 2k entries. REDSYNC  Like TOPKA, with RedSync's selections
-   and messages. DENSE    An all-reduce of the whole gradient, without a copy.
-   On ranks that share hosts it uses the algorithm that baton_add_allreduce
-   chooses. The residual stays zero. */
+            the regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank
+            receives into P - 1 buffers of 2k entries.
+   REDSYNC  Like TOPKA, with RedSync's selections and messages.
+   DENSE    An all-reduce of the whole gradient, without a copy. On ranks that
+            share hosts it uses the algorithm that baton_add_allreduce chooses.
+            The residual stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
     X(TOPKA, "topka")                                                          \
@@ -228,19 +230,23 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    means `history`. This option requires SPARDL (which AUTO
                    chooses), TOPKA (which always sends k entries), TOPKDSA or
                    GTOPK, and gradients in host memory. It takes two more
-   vectors of n elements and history + 2 results; with warmup, messages and
-   results have up to n entries. on_loss         What happens when a rank is
-   lost; see above. This option requires partial, and teams of 0 or 1. It takes
-   memory for one more result. BATON_ERR_UNSUPPORTED: the group is simulated.
-   BATON_ERR_SYSTEM: no thread could be created; the other ranks then wait until
-   their timeout. in_place        The caller adds its gradients to the residual
-   itself; see baton_sparse_accumulator. This option requires SPARDL (which AUTO
-   chooses) or DENSE, and gradients in host memory, and excludes partial,
-   momentum and clip. Ranks may have different values, except with AUTO. It
-   takes n elements, and 2n more from the first dense step on. memory The memory
-   that gradients are in. Ranks may have different values, except with AUTO.
-   With BATON_MEMORY_DEVICE, the collective takes 2n elements of the device's
-   memory, or 4n with momentum, and n elements and the results in pinned host
+                   vectors of n elements and history + 2 results; with warmup,
+                   messages and results have up to n entries.
+   on_loss         What happens when a rank is lost; see above. This option
+                   requires partial, and teams of 0 or 1. It takes memory for
+                   one more result. BATON_ERR_UNSUPPORTED: the group is
+                   simulated. BATON_ERR_SYSTEM: no thread could be created; the
+                   other ranks then wait until their timeout.
+   in_place        The caller adds its gradients to the residual itself; see
+                   baton_sparse_accumulator. This option requires SPARDL (which
+                   AUTO chooses) or DENSE, and gradients in host memory, and
+                   excludes partial, momentum and clip. Ranks may have different
+                   values, except with AUTO. It takes n elements, and 2n more
+                   from the first dense step on.
+   memory          The memory that gradients are in. Ranks may have different
+                   values, except with AUTO. With BATON_MEMORY_DEVICE, the
+                   collective takes 2n elements of the device's memory, or 4n
+                   with momentum, and n elements and the results in pinned host
                    memory. */
 
 /* ---- life -------------------------------------------------------------- */
@@ -252,8 +258,8 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    are wrong, the others get its error, or BATON_ERR_MISMATCH if options differ.
    If a rank's options can't be read (they are NULL, or have a size that no
    version has), the rank takes part under the name in them if the size is 0,
-   and otherwise under the name "sparse". If
-   group or out is NULL, only this rank gets an error.
+   and otherwise under the name "sparse". If group or out is NULL, only this
+   rank gets an error.
 
    Memory: the residual and a work vector take 2n elements, momentum takes 2n
    more, or n with short_velocity, and messages and results take memory for
@@ -397,9 +403,9 @@ BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                                  baton_group_t *survivors,
                                                  int timeout_ms);
 
-/* True while this rank of the group that was given to create takes part: with
-   options.on_loss until the others have agreed that it is lost, without
-   options.on_loss always. Any thread. */
+/* True as long as `rank`, of the group that was given to create, takes part:
+   with options.on_loss until the other ranks have agreed that it is lost,
+   without options.on_loss always. Any thread. */
 bool baton_sparse_lives(baton_sparse_t *sparse, int rank);
 
 /* ---- in the order of a stream ------------------------------------------

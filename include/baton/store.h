@@ -81,10 +81,10 @@ BATON_CHECKED baton_status_t baton_group_create_store(
    removes, on several hosts in the one that BATON_STORE names. The group does
    not use MPI, even if mpirun has started the ranks.
 
-   timeout_ms, errors: as of baton_group_create_store. BATON_ERR_INVALID: also
-   if a variable is wrong, or if the ranks are on several hosts and BATON_STORE
-   is not set. BATON_ERR_SYSTEM: the folder can't be made, or belongs to another
-   user. */
+   timeout_ms and the errors are those of baton_group_create_store.
+   BATON_ERR_INVALID: also if a variable is wrong, or if the ranks are on
+   several hosts and BATON_STORE is not set. BATON_ERR_SYSTEM: the folder can't
+   be made, or belongs to another user. */
 BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
                                                       int timeout_ms,
                                                       baton_group_t **out);
@@ -131,8 +131,8 @@ BATON_CHECKED baton_status_t baton_group_reconfigure(baton_group_t *old,
 /* Joins a group: blocks until its ranks call baton_group_reconfigure with this
    `name`. The group tells this process its rank and size. If more processes
    call than there are places, those that are left go on waiting for places.
-   BATON_ERR_TIMEOUT: there was none within timeout_ms. If the call fails for
-   another reason, call it again. */
+   BATON_ERR_TIMEOUT: there was no place within timeout_ms. If the call fails
+   for another reason, call it again. */
 BATON_CHECKED baton_status_t baton_group_join(baton_engine_t *engine,
                                               const baton_store_t *store,
                                               const char *name, int timeout_ms,

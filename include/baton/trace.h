@@ -36,12 +36,12 @@
 extern "C" {
 #endif
 
-/* Begins to record, or goes on after a stop. `folder`: NULL, or where the file
-   lies; it is created by the first call in a process, or by the first engine
-   that is opened with BATON_TRACE. A later call must name the same folder, by
-   the same text, or NULL. Any thread may call this, at any time.
-   BATON_ERR_INVALID: another folder, or none so far. BATON_ERR_SYSTEM: the file
-   can't be created, or has no room; the message says why. */
+/* Begins to record, or goes on after a stop. The first call in a process, or
+   the first engine that is opened with BATON_TRACE, creates the file in
+   `folder`. A later call must name the same folder, by the same text, or pass
+   NULL. Any thread may call this, at any time. BATON_ERR_INVALID: `folder` is
+   not that of the file, or is NULL and there is no file yet. BATON_ERR_SYSTEM:
+   the file can't be created, or has no room; the message says why. */
 BATON_CHECKED baton_status_t baton_trace_start(const char *folder);
 
 /* Ends recording until the next start. The file stays as it is. */

@@ -195,6 +195,8 @@ typedef struct baton_transport {
        are lost. */
     void (*close)(void *endpoint);
 
+    /* True if messages from one rank to another may arrive in another order
+       than they were sent in. */
     bool unordered;
     size_t max_bytes; /* size of the longest message */
     /* A send of up to this many bytes copies its data when it is posted, if
@@ -234,9 +236,9 @@ typedef struct baton_transport {
        lent without `data`. The engine reads parts that are small enough to stay
        in a cache until they are reduced. BATON_AGAIN: the message can't be read
        any more; accept it, as if it had not been lent, or drop it. With 0 bytes
-       the call says whether all that was read so far, here or at message->data,
-       was the message: BATON_ERR_TRANSPORT if its sender has lost this rank,
-       and has its memory back. */
+       the call checks what was read so far, here or at message->data.
+       BATON_ERR_TRANSPORT: that may not have been the message, because the
+       sender has lost this rank, and may have written its memory since. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 
@@ -299,9 +301,10 @@ typedef struct baton_transport {
 
     /* Optional. Returns BATON_BOARD_BYTES bytes of memory that belong to
        `rank`, the same as long as the group exists, aligned to 64, and zeros at
-       first. The ranks of a host read each other's; each writes its own. NULL
-       if this rank can't read it, as on another host. Without this function
-       nobody learns which rank is late (baton/lateness.h). */
+       first. Each rank writes its own memory, and reads that of the other ranks
+       of its host. NULL if this rank can't read the memory of `rank`, as on
+       another host. Without this function nobody learns which rank is late
+       (baton/lateness.h). */
     void *(*board)(const void *endpoint, int rank);
     /* Random, and the same on all ranks, so that schedules of different groups
        are told apart in the counts of lateness and in the trace; or 0. */
