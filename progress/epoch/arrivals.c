@@ -39,8 +39,9 @@ typedef struct baton__arrivals arrivals_t;
 
 /* Returns the upper bits of an epoch's start times, by which ranks recognise
    the epoch. Successive epochs have different marks. Epochs of other schedules,
-   and of the same schedule before a recovery, nearly always do, too: if a slot
-   is now another schedule's, its words match once in a million. */
+   and of the same schedule before a recovery, nearly always have different
+   marks, too: if a slot is now another schedule's, its words match once in a
+   million. */
 static uint64_t mark_of(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t salt =
@@ -97,7 +98,7 @@ static void count_epoch(const arrivals_t *self, bool alone, int64_t first_ns,
     if (waited_ns <= took_ns) {
         size_t bin = arrivals_bin_of(took_ns - waited_ns);
         baton__count_add(BATON__COUNT(slot, own_bins) + bin, 1);
-    } else { /* this rank did not wait for the last one */
+    } else { /* the epoch ended here before the last rank came */
         waited_ns = took_ns;
     }
     if (!alone && last_ns < 0) {

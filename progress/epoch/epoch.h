@@ -7,16 +7,17 @@
 #include "progress/state/stepper.h"
 
 /* Begins the next epoch if the application has started it or a peer has
-   activated it. If the epoch runs already, fires its on-start nodes once the
-   application has started it. In a failed schedule, ends the epochs that were
-   started since the failure. */
+   activated it. If a peer has begun the epoch already, fires the epoch's
+   on-start nodes when the application has started it. In a failed schedule,
+   ends the epochs that were started since the failure. */
 void baton__epoch_begin_if_due(baton_schedule_t *schedule);
 
 /* Makes a turn, a schedule's part of a step: issues up to `nodes` ready nodes,
    and retires the epoch if it is complete. */
 void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes);
 
-/* Takes, keeps or drops a message that has arrived for a schedule. */
+/* Passes a message that has arrived to its receive, keeps it for later, or
+   drops it. */
 void baton__epoch_deliver(baton_group_t *group, baton_message_t *message);
 
 /* Completes a send that has ended, or a receive whose message is in its target,

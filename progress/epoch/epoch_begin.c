@@ -147,8 +147,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         release_if_activated(task); /* the limit may have been raised */
         baton__stepper_add_runnable(schedule);
     } else if (run->phase == BATON__RUN_FAILED) {
-        /* Epochs that were started while the schedule failed will not begin:
-           they have ended. */
+        /* Epochs that were started although the schedule has failed will not
+           begin, so they count as ended. */
         if (schedule->offload != NULL) {
             baton__queues_raise(schedule, requested);
         }

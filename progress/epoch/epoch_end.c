@@ -1,5 +1,5 @@
-/* How the end of any epoch is published, and how a failed epoch ends once
-   nothing of it is in motion. */
+/* How the end of any epoch is published, and how a failed epoch ends when none
+   of its nodes is in motion (sched/run.h) any more. */
 #include "progress/epoch/epoch.h"
 
 #include "progress/epoch/epoch_parts.h"
@@ -8,7 +8,7 @@
 /* Raises the schedule's flag, for which streams of the device wait, to the last
    epoch that has ended. That is the last epoch that has retired. If the
    schedule stays failed or is abandoned, it is the last epoch that was started,
-   since those that have not begun by then never will. */
+   since epochs that have not begun never will. */
 static void raise_flag(const baton__task_t *task, uint64_t failed,
                        uint64_t retired)
 {

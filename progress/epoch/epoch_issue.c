@@ -15,7 +15,7 @@ enum {
     QUICK_CALL_NS = 100000
 };
 
-/* Returns the arguments that all nodes' functions get. */
+/* Returns the arguments that the functions of all kinds of nodes get. */
 static baton__context_t context_of(baton_schedule_t *schedule)
 {
     return (baton__context_t){
@@ -362,7 +362,7 @@ static bool issue_next(baton_schedule_t *schedule,
     return false;
 }
 
-/* Issues up to `nodes` ready nodes, until one ends the turn. */
+/* Issues up to `nodes` ready nodes, or fewer if one of them ends the turn. */
 static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 {
     const baton__task_t *task = baton__task_of(schedule);
@@ -398,8 +398,9 @@ void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index)
 
 /* ---- a turn, and the end ------------------------------------------------- */
 
-/* Returns a node that has skipped, for an error message, or BATON__NO_NODE. An
-   epoch that can't end may lack the branch after that node. */
+/* Returns a node that has returned BATON_SKIP, for an error message, or
+   BATON__NO_NODE. An epoch may be unable to end because it lacks the branch
+   after that node. */
 static uint32_t find_skip(const baton_schedule_t *schedule)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {

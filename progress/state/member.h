@@ -17,8 +17,8 @@
    has sent; see recovery.c. */
 typedef struct baton__agreement {
     uint32_t sent; /* number of ranks to which this rank has sent so far */
-    /* One bit for each neighbour in the tree of recovery.c from which this rank
-       has received. */
+    /* One bit for this rank's parent and for each child in the tree of
+       recovery.c. A bit is set when the message of that rank has come. */
     uint32_t seen;
     /* the highest of this rank's own number and those received so far */
     uint64_t highest;
@@ -92,7 +92,8 @@ enum { BATON__CAUSE_BYTES = 232 };
    how the schedule failed. */
 typedef struct baton__destroyed {
     uint64_t epoch; /* the first epoch in which this rank takes no part */
-    /* The group's incarnation when the schedule was destroyed. */
+    /* The group's incarnation, its number of recoveries, when the schedule was
+       destroyed. */
     uint16_t incarnation;
     /* The first cause of the failure: status, text, and the rank and epoch
        where it occurred. */
@@ -136,7 +137,8 @@ typedef struct baton__member {
     baton__peer_queue_t *queues;
     uint32_t answer_count; /* number of notices in `answers` of all queues */
     uint32_t due_count;    /* number of notices in `due` of all queues */
-    uint32_t leaving;      /* number of destroyed schedules with notices due */
+    /* number of destroyed schedules that still have notices due */
+    uint32_t leaving;
     baton__recovery_state_t recovery;
     /* 1 + the lost rank that caused the shrink, after which this rank starts
        nothing more in the group; 0: not shrunk. */
@@ -207,7 +209,7 @@ typedef struct baton__member {
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
     int unknown_peer;   /* -1: there is no such peer */
-    char *unknown_name; /* NULL: there is none (only in a simulated group) */
+    char *unknown_name; /* in a simulated group NULL at first */
 } baton__member_t;
 
 /* The only function that computes the address of a group's member. */

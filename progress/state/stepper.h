@@ -45,7 +45,8 @@ typedef struct baton__stepper {
     /* The first and the last of the tasks that get a turn in the next step. */
     baton__task_t *runnable_head;
     baton__task_t *runnable_tail;
-    /* The mailbox: a list of tasks, the newest first. */
+    /* The mailbox (baton__step_mail): a list of tasks that the driver must look
+       at, the newest first. */
     _Atomic(baton__task_t *) mail;
     /* The schedule whose nodes the driver issues at the moment; or NULL. */
     baton_schedule_t *issuing;

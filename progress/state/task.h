@@ -71,8 +71,8 @@ typedef enum baton__next {
 
 typedef struct baton__task {
     struct baton__task *next_runnable;
-    /* The first ready node may be computed in several steps: the bytes of it
-       that are done. */
+    /* The bytes that are done of the first ready node, which may be computed in
+       several steps. */
     size_t slice_done;
     /* A number for the schedule's name and attempt; see baton__identity. */
     uint64_t identity;
@@ -109,8 +109,9 @@ typedef struct baton__task {
     /* The number of epochs that have retired since the last recovery; the
        driver counts them. */
     _Atomic uint64_t retired;
-    /* In a schedule that stays failed: the first epoch that won't be completed.
-       In any other: the last epoch that has failed. 0: no epoch has failed. */
+    /* In a schedule that stays failed (baton__task_stays_failed): the first
+       epoch that won't be completed. In any other: the last epoch that has
+       failed. 0: no epoch has failed. */
     _Atomic uint64_t failed;
     _Atomic uint64_t limit; /* the last epoch that a peer may begin */
     /* the epoch that a call has asked to cancel; 0: no call has */
@@ -161,8 +162,8 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
-    /* During a start that is traced: the time of its record; else 0. Any thread
-       accesses this field. */
+    /* While a start is traced: the time of the start's record; else 0. Any
+       thread accesses this field. */
     _Atomic uint64_t traced_ns;
 
     /* ---- fields that the driver accesses less often ---- */
