@@ -412,7 +412,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns a list's first task whose schedule the group's user made, or NULL. */
+/* Returns a list's first task of the group that the application, not the
+   verifier, has created; or NULL. */
 static const baton__task_t *find_task(const baton__task_t *first,
                                       const baton_group_t *group)
 {

@@ -26,7 +26,7 @@ static baton__counts_t lateness_read(const baton__slot_t *slot)
     return counts;
 }
 
-/* Returns the row of a rank, or NULL with this thread's error set. */
+/* Returns a rank's row of the board, or NULL with this thread's error set. */
 static baton__row_t *lateness_row(const baton_group_t *group, int rank,
                                   const char *function)
 {

@@ -779,10 +779,10 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
-/* Releases the lock for a caller that entered and will now wait. It leads at
-   once, so no thread need be woken, unless another thread leads and may be
-   asleep. The transports are armed all the same: disarm alone does not end an
-   earlier arm for notices (see doorbell.c), so peers would go on sending
+/* Releases the lock for a caller that entered and will now wait. The caller
+   leads at once, so no thread need be woken, unless another thread leads and
+   may be asleep. The transports are armed all the same: disarm alone does not
+   end an earlier arm for notices (see doorbell.c), so peers would go on sending
    wake-ups while this thread polls. */
 static void leave_to_lead(const waiter_t *waiter)
 {

@@ -112,8 +112,8 @@ struct baton_engine {
     _Atomic int followers;
     _Atomic uint32_t reigns;
     _Atomic bool stopping;
-    /* When the progress thread last woke up; written while asks_awake is
-       set. */
+    /* The time at which the progress thread last woke up; written while
+       asks_awake is set. */
     _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
@@ -172,9 +172,9 @@ struct baton__driver {
     /* Optional: checks that there is memory to commit this schedule. */
     baton_status_t (*check_memory)(const baton_schedule_t *schedule);
 
-    /* Optional: ends at once all that is in motion of a schedule that is
-       destroyed, and notifies its peers. Without this function destroy steps
-       until nothing is in motion. */
+    /* Optional: ends at once all nodes in motion (sched/run.h) of a schedule
+       that is destroyed, and notifies its peers. Without this function destroy
+       steps until no node is in motion. */
     void (*forget)(baton_schedule_t *schedule);
 };
 

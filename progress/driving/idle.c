@@ -9,7 +9,7 @@
 enum {
     /* A yield that takes longer is slow: it has given a time slice away. While
        long messages are awaited, it is slow only if it also takes longer than
-       the patience with them. */
+       patience_ns. */
     SLOW_YIELD_NS = 2500000,
     /* The most sleeps, one after each poll, that follow slow yields. */
     SLOW_POLLS = 400,

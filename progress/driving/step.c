@@ -42,7 +42,8 @@ void baton__step_mail(baton_schedule_t *schedule)
                                                     memory_order_relaxed));
 }
 
-/* Handles the requests of other threads for a schedule. */
+/* Handles the requests that the application or other threads have made for a
+   schedule: starts, cancels and completions of async nodes. */
 static void attend(baton_schedule_t *schedule)
 {
     bool abandoned = baton__task_of(schedule)->abandoned;

@@ -29,10 +29,12 @@
 
 enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
 
-/* An answer. The text is empty if the rank waits only for other ranks; else the
-   rank is the end of a chain, and the text follows "rank 3 has". */
+/* A rank's answer to an INQUIRY. The text is empty if the rank waits only for
+   other ranks. Else the rank is the end of a chain, and the text says for what
+   it waits, as a continuation of "rank 3 has". */
 typedef struct baton__rank_state {
-    uint64_t epoch; /* the epoch that runs on the rank, or the next one */
+    /* the epoch that runs on the rank; if none runs, the next one */
+    uint64_t epoch;
     /* 2 + baton__progress_of on the rank, or 1 if the rank does not have the
        schedule. */
     uint64_t progress;

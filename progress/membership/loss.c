@@ -65,14 +65,14 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_host)
 
 /* Reports a loss to the ranks of this host, and to one rank, the teller, that
    reports it to all other hosts: the first living rank on the host of the lost
-   one. If the teller is lost, too, the next one is told. So ranks learn of a
-   loss without a connection to any rank that noticed it, and few messages go to
-   ranks that may be dying.
+   one. If the teller is lost, too, the loss is reported to the next teller. So
+   ranks learn of a loss without a connection to any rank that noticed it, and
+   few messages go to ranks that may be dying.
 
    Reports nothing about a peer that was lost because it has lost this rank. A
-   rank that leaves the group reports the loss when it leaves. If ranks leave
-   the group independently, a rank that has left is no loss, and nothing is
-   reported. */
+   rank that leaves the group reports the loss when it leaves. If the group is
+   not collective (transport/group.h), ranks leave it independently: a rank that
+   has left is no loss, and nothing is reported. */
 static void loss_report(baton_group_t *group, int lost)
 {
     baton__member_t *member = baton__member_of(group);
@@ -171,8 +171,8 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
     }
 }
 
-/* Called when a rank is lost. Takes the notices that the group has kept until
-   then; see baton__loss_receive. */
+/* Called when the transport has reported a loss. Handles the LEFT notices that
+   the group has kept until then; see baton__loss_receive. */
 static void heed_leaves(baton_group_t *group)
 {
     baton__notice_t *leaves = baton__member_of(group)->leaves;

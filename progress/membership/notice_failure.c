@@ -31,7 +31,7 @@ static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
    the group, each with the first epoch that fails. */
 typedef struct failures {
     int32_t rank;
-    uint32_t lost; /* as in failure_t: 1 + the rank that was lost first */
+    uint32_t lost; /* 1 + the rank that the sender lost first; 0: none */
     uint32_t count;
     struct {
         uint64_t schedule, epoch;
@@ -357,7 +357,8 @@ void baton__failure_receive(baton_group_t *group, baton_message_t *message)
     baton__group_note_report(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
-        /* The schedule has ended on the peer. */
+        /* The schedule has ended on the peer, whose HELLO needs no answer any
+           more. */
         baton__notice_forget_early(group, header.schedule, peer, false);
     }
     if (schedule == NULL || header.incarnation != group->incarnation) {

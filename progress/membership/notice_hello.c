@@ -15,13 +15,15 @@
 typedef struct direction {
     uint32_t count;
     uint32_t varying; /* number of messages whose length is set in each epoch */
-    uint64_t sizes;   /* hash of kinds, tags and sizes */
+    uint64_t sizes;   /* hash of the messages' kinds, tags and sizes */
     uint64_t bytes;   /* sum of the sizes */
 } direction_t;
 
+/* The messages between two ranks, as the sender of the HELLO has committed
+   them. */
 typedef struct summary {
     direction_t sends, receives;
-    uint32_t device_sends; /* sends of device memory */
+    uint32_t device_sends; /* number of sends of device memory */
     /* 1 + the rank that the sender lost first (baton__group_note_report); 0: it
        has lost no rank. */
     uint32_t lost;
@@ -29,6 +31,7 @@ typedef struct summary {
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
 
+/* The content of a HELLO or WELCOME. */
 typedef struct hello {
     summary_t summary;
     uint64_t terms_hash;

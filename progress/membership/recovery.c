@@ -211,7 +211,8 @@ void baton__recovery_begin(baton_group_t *group)
     begin_part(group);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton_schedule_t *s = &t->schedule;
-        /* An epoch may have been started just now. */
+        /* An epoch may have been started just now. It begins here, and then
+           fails. */
         baton__epoch_begin_if_due(s);
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
@@ -222,9 +223,9 @@ void baton__recovery_begin(baton_group_t *group)
     }
 }
 
-/* Handles messages about schedules that this rank lacked when peers sent them,
-   which had joined the recovery earlier. By now this rank has committed those
-   schedules, or never will. */
+/* Handles the recovery messages that were kept. Peers that joined earlier had
+   sent them, about schedules that this rank lacked. By now this rank has
+   committed those schedules, or never will. */
 static void take_recovery_headers(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

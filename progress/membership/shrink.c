@@ -13,7 +13,7 @@
 enum {
     VIEW_BYTES = 248,
     MOST_RANKS = 8 * VIEW_BYTES,
-    /* The place of the bits for ended ranks; see view_t. */
+    /* The index of the first bit for ended ranks; see view_t. */
     ENDS_FROM = MOST_RANKS / 2
 };
 /* How long a rank waits for a report, by the process's host or by the end of a
@@ -111,7 +111,8 @@ static uint32_t version_of(const shrink_t *shrink)
 
 /* True if a lost rank can't go on with others, and so counts as ended. A
    partition never divides a host, so this is true of a lost rank of this host,
-   even if that is only stopped, unless it has itself lost this rank. */
+   even if that rank is only stopped. It is false if that rank has lost this
+   one. */
 static bool is_over(const baton_group_t *group, int rank, const char *loss)
 {
     return baton__has_ended(group, rank) ||

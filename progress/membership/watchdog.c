@@ -145,7 +145,8 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
 }
 
-/* Logs a stall, unless that was done at this level or a higher one. */
+/* Logs a stall, unless the stall was logged at this level or a more severe
+   one. */
 static void watchdog_report(baton__task_t *task)
 {
     baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
