@@ -36,12 +36,12 @@ BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
    version of the file format. baton_costs_read reads such a file into `out`,
    and fills `out` as baton_costs_get does. Costs are finite and not negative.
    BATON_ERR_SYSTEM: the file can't be opened or written. BATON_ERR_INVALID: a
-   pointer is NULL or a size impossible; or a cost or line is wrong, and the
-   message says how it must be. BATON_ERR_UNSUPPORTED: the file is of another
-   version or machine, which the message names. On an error `out` is unchanged;
-   but a failed write may leave a broken file. A file may name more machines, in
-   lines `machine NAME` at its end: all use the same costs, so that a cluster of
-   several models chooses the same algorithms. */
+   pointer is NULL, a size is impossible, or a cost or a line of the file is
+   wrong; the message says how it must be. BATON_ERR_UNSUPPORTED: the file is of
+   another version or machine, which the message names. On an error `out` is
+   unchanged; but a failed write may leave a broken file. A file may name more
+   machines, in lines `machine NAME` at its end: all use the same costs, so that
+   a cluster of several models chooses the same algorithms. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,

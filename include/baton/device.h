@@ -18,16 +18,16 @@
        update<<<grid, block, 0, stream>>>(weights, gradient);
 
    The device executes every reduce and copy with a view in device memory. All
-   operands of a reduce must be in one kind of memory; a copy may cross kinds.
-   Consecutive reduces and copies are queued on the device, without returning to
-   the host. Every transport sends from device memory and receives into it. A
-   rank that receives from device memory needs a device, even if the target is
-   in host memory. Scratch is in device memory if a reduce or copy connects it
-   with a device buffer, directly or through other scratch. So is scratch that
-   only messages use, if a bound buffer is in device memory and no call or async
-   node may read scratch (baton_set_no_scratch). baton_buffer_set_memory
-   overrides this. Call nodes run on the host, and must not dereference device
-   addresses.
+   operands of a reduce must be in one kind of memory; a copy may go from one
+   kind to the other. Consecutive reduces and copies are queued on the device,
+   without returning to the host. Every transport sends from device memory and
+   receives into it. A rank that receives from device memory needs a device,
+   even if the target is in host memory. Scratch is in device memory if a reduce
+   or copy connects it with a device buffer, directly or through other scratch.
+   So is scratch that only messages use, if a bound buffer is in device memory
+   and no call or async node may read scratch (baton_set_no_scratch).
+   baton_buffer_set_memory overrides this. Call nodes run on the host, and must
+   not dereference device addresses.
 
    partial.h has the corresponding calls for partial collectives.
 

@@ -13,10 +13,10 @@
    application only if the pending contribution would be too old for the next
    epoch (max_staleness, KEEP_ALL). A rank that starts the epoch gives its
    contribution at once; the others give theirs when the epoch is activated
-   there (with CANDIDATES_ANY and 1 < m < P, all ranks do). Each contribution is
-   taken by exactly one epoch, so the sum of all results and pending
-   contributions equals the sum of all contributions. The result of an epoch is
-   the same on every rank, bit for bit.
+   there (with CANDIDATES_ANY and 1 < m < P, all ranks give theirs then). Each
+   contribution is taken by exactly one epoch, so the sum of all results and
+   pending contributions equals the sum of all contributions. The result of an
+   epoch is the same on every rank, bit for bit.
 
    The k-th start belongs to epoch k. If that epoch has run without this rank,
    start and wait return at once, and a later epoch takes the contribution. All

@@ -24,9 +24,9 @@
    ports, sender's and receiver's, and the message arrives `lag` later. A port
    carries one message at a time (single-ported ranks), in the order in which
    transfers begin. A message costs `overhead` of processor time at each end, a
-   reduction gamma per byte. A rank does one of these at a time; `speed` divides
-   both costs. Copies, calls and nops are free. Async nodes are polled every 10
-   us.
+   reduction gamma per byte. A rank's processor does one of these things at a
+   time; `speed` divides both costs. Copies, calls and nops are free. Async
+   nodes are polled every 10 us.
 
    The same seed gives the same run, bit for bit, on any machine.
 
@@ -197,13 +197,13 @@ typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
                                           baton_sim_fn fn, void *arg);
 
-/* Lets time pass until no event is left, or until `until_us` (negative: no
-   limit), which is BATON_ERR_TIMEOUT. BATON_ERR_DEADLOCK: nothing can end some
-   started epochs; baton_error_message() says which rank and node waits for
-   which other one, round the cycle or up to the rank at fault. The first call
-   compares all committed schedules across ranks, unless `introductions` is set:
-   BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY: for
-   messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
+/* Lets time pass until no event is left. Returns BATON_ERR_TIMEOUT if events
+   are left at `until_us` (negative: no limit). BATON_ERR_DEADLOCK: nothing can
+   end some started epochs; baton_error_message() says which rank and node waits
+   for which other one, round the cycle or up to the rank at fault. The first
+   call compares all committed schedules across ranks, unless `introductions` is
+   set: BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY:
+   for messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
 /* Totals so far, over all ranks. */

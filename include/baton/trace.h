@@ -1,6 +1,7 @@
 /* The trace: what this process has done last, and when: starts, epochs,
-   messages, waits, sleeps, failures, and the application's own spans. Off
-   unless asked for, by BATON_TRACE=FOLDER or baton_trace_start.
+   messages, waits, sleeps, failures, and the application's own spans. The trace
+   is off unless the variable BATON_TRACE=FOLDER or baton_trace_start turns it
+   on.
 
        baton_trace_start("/tmp/trace");
        for (int step = 0; step < STEPS; step++) {
@@ -95,8 +96,9 @@ typedef struct baton_trace_head {
    again, and gets another entry. If the table is full, further schedules are
    not recorded. */
 typedef struct baton_trace_schedule {
-    /* Identifies the schedule, on all ranks, and no schedule of another group,
-       unless ranks are threads of a process. 0: the entry is free. */
+    /* Identifies the schedule: the same on all ranks. Schedules of other groups
+       have other keys, unless ranks are threads of one process. 0: the entry is
+       free. */
     uint64_t key;
     /* The number of the schedule's group among groups that were made of one
        group; 0: the group was made of no other. */

@@ -21,8 +21,8 @@
    short messages that a transport keeps for a late peer. A short send beyond
    that number ends when the receiver has accepted or dropped the message. Until
    the peer has sent its first message after its first reserve, the sender can't
-   know that number, so any short send may end as late as that; until then the
-   engine sends only notices.
+   know that number, so any short send may end only when the receiver has
+   accepted or dropped the message. Until then the engine sends only notices.
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called
@@ -206,8 +206,8 @@ typedef struct baton_transport {
     /* The number of the job's ranks on this host; 0 if unknown. With more ranks
        than processors the engine yields sooner. */
     int host_ranks;
-    /* The number of processors that these ranks may use, or that of another
-       host if it has fewer; 0 if unknown. */
+    /* The number of processors that these ranks may use or, if another host has
+       fewer for its ranks, that number; 0 if unknown. */
     int host_processors;
     /* The number of hosts that the group's ranks are on, the same on all ranks;
        0 if unknown, which counts as one host. */

@@ -4,12 +4,12 @@
    The model: a message of n bytes takes alpha + n beta, and reducing a byte
    takes gamma. A rank sends one message at a time and receives one. If all
    ranks are on one host, its processors also make the copies, and do nothing
-   else meanwhile; if there are more ranks, they share processors. Links inside
-   a host and between hosts have their own alpha and beta (costs.h). With
-   several hosts, the costs of binomial broadcasts and reduces, and of the
-   all-reduces recursive_doubling, binomial, rabenseifner and hierarchical,
-   account for messages inside a host; those of other algorithms assume that all
-   messages go between hosts.
+   else meanwhile; if it has more ranks than processors, the ranks share them.
+   Links inside a host and between hosts have their own alpha and beta
+   (costs.h). With several hosts, the costs of binomial broadcasts and reduces,
+   and of the all-reduces recursive_doubling, binomial, rabenseifner and
+   hierarchical, account for messages inside a host; those of other algorithms
+   assume that all messages go between hosts.
 
    A builder chooses when it is called, from inputs that are the same on all
    ranks: sizes, numbers of ranks and hosts, costs, variables. So variables and

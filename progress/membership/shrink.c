@@ -381,7 +381,8 @@ static bool may_prove_ends(const baton_group_t *group)
         shrink->minority_ns =
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
-    group->transport->drain(group->endpoint); /* makes this step poll */
+    /* this step's poll then finds ended ranks */
+    group->transport->drain(group->endpoint);
     group->stepper->must_retry = true; /* nothing else would wake this rank */
     return now < shrink->minority_ns;
 }
