@@ -59,7 +59,7 @@ extern "C" {
    epoch is in flight. `options` may be NULL. Destroy all groups before close:
    while one is left, close does nothing and returns BATON_ERR_BUSY. */
 typedef struct baton_engine baton_engine_t;
-struct baton_engine_options; /* engine.h */
+struct baton_engine_options; /* declared in engine.h */
 BATON_CHECKED baton_status_t baton_engine_open(
     const struct baton_engine_options *options, baton_engine_t **out);
 BATON_CHECKED baton_status_t baton_engine_close(baton_engine_t *engine);
@@ -68,7 +68,7 @@ BATON_CHECKED baton_status_t baton_engine_close(baton_engine_t *engine);
 
 typedef struct baton_group baton_group_t;
 int baton_group_rank(const baton_group_t *group);
-int baton_group_size(const baton_group_t *group); /* P */
+int baton_group_size(const baton_group_t *group); /* the number of ranks, P */
 
 /* Destroy the group's schedules first: BATON_ERR_BUSY names one that is left.
    Collective for groups over MPI and of a store, which all ranks destroy in one
@@ -145,8 +145,8 @@ typedef struct baton_operands {
        a name on one rank belongs with the k-th on the others. NULL: the name of
        the collective, such as "allreduce". */
     const char *name;
-    baton_memory_t memory; /* of source and target; the same on all ranks */
-    size_t depth; /* epochs that may be in flight, 1 to 1024 (build.h); 0: 1 */
+    baton_memory_t memory; /* where both vectors are; the same on all ranks */
+    size_t depth; /* the most epochs in flight, 1 to 1024 (build.h); 0: 1 */
     const void *reserved[2]; /* must be NULL */
 } baton_operands_t;
 
@@ -343,9 +343,9 @@ struct baton_allreduce_args;
 typedef struct baton_partial_options {
     size_t size;               /* set by BATON_PARTIAL_OPTIONS */
     const char *name;          /* for messages; NULL: "partial" */
-    baton_partial_mode_t mode; /* 0: SOLO */
+    baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
     uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    baton_keep_t keep;         /* 0: KEEP_ALL */
+    baton_keep_t keep;         /* results of a slow rank; 0: KEEP_ALL */
     uint32_t history;          /* results kept, 1 to 2^20; 0: 4, or 1 with
                                   KEEP_LATEST */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
@@ -353,14 +353,14 @@ typedef struct baton_partial_options {
                                   contribution would get older; 0: no bound */
     uint64_t seed;             /* any number, which decides elections */
     size_t count;              /* number of elements */
-    baton_dtype_t dtype;       /* must be set */
-    const baton_op_t *op;      /* NULL: BATON_SUM */
+    baton_dtype_t dtype;       /* the elements' type; must be set */
+    const baton_op_t *op;      /* the reduction; NULL: BATON_SUM */
     /* Builds the all-reduce of an epoch; NULL: Baton chooses the builder. */
     void (*inner)(baton_schedule_t *schedule,
                   const struct baton_allreduce_args *args);
     void *inner_arg;         /* passed to `inner` as args->arg */
     baton_memory_t memory;   /* where contributions and results are; 0: host */
-    baton_on_loss_t on_loss; /* 0: epochs fail */
+    baton_on_loss_t on_loss; /* what a loss does; 0: epochs fail */
     size_t tensors;          /* number of tensors (partial.h); 0: one vector */
     const size_t *counts; /* elements of each tensor; `count` may be 0 then */
 } baton_partial_options_t;
@@ -432,8 +432,8 @@ typedef struct baton_sparse_options {
     size_t size; /* set by BATON_SPARSE_OPTIONS */
     /* Used in messages, and to pair the ranks. NULL: "sparse". */
     const char *name;
-    baton_sparse_algorithm_t algorithm; /* 0: AUTO */
-    baton_dtype_t dtype;                /* f32, f64, f16, bf16; 0: f32 */
+    baton_sparse_algorithm_t algorithm; /* 0: AUTO, the cheapest one */
+    baton_dtype_t dtype;                /* F32, F64, F16 or BF16; 0: F32 */
     size_t count;   /* n, elements of the gradient; below 2^32 */
     size_t k;       /* entries to select, 1 to n; 0: by density */
     double density; /* k / n, above 0 and at most 1 */
@@ -448,23 +448,23 @@ typedef struct baton_sparse_options {
     baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
     bool quantise;             /* REDSYNC sends the mean, not each value */
     baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
-    bool partial;              /* do not wait for late ranks */
+    bool partial;              /* steps do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
-    baton_partial_mode_t mode; /* 0: SOLO */
+    baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
     uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
     uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
+    uint32_t max_staleness;    /* S, in epochs, 1 to history; 0: history */
     uint64_t seed;             /* any number, which decides elections */
     baton_memory_t memory;     /* where gradients are; 0: host */
-    bool in_place;             /* use baton_sparse_accumulator */
+    bool in_place;             /* the caller adds to baton_sparse_accumulator */
     bool short_velocity;       /* keep the velocity of momentum as bf16 */
     baton_on_loss_t on_loss;   /* what a loss does to partial; 0: steps fail */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
 typedef struct baton_sparse_result {
-    size_t count;            /* entries */
+    size_t count;            /* number of entries */
     const uint32_t *indices; /* ascending; NULL (dense step): all elements */
     const void *values;      /* valid, like indices, until the next start */
     bool included;           /* false: partial, and this rank was late */

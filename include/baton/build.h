@@ -203,7 +203,7 @@ const void *baton_view_address(const baton_schedule_t *schedule,
    builder may copy such a view into scratch itself. */
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
 
-/* Makes a view of these fields. */
+/* Returns a view with these fields. */
 baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes);
 
 /* ---- nodes ------------------------------------------------------------ */

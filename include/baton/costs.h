@@ -14,11 +14,12 @@ extern "C" {
 
 /* All costs are 0 or more. */
 typedef struct baton_costs {
-    size_t size;               /* set by BATON_COSTS */
-    baton_link_cost_t inside;  /* inside a host */
-    baton_link_cost_t between; /* between hosts, while messages go both ways */
-    double gamma_ns;           /* per reduced byte */
-    baton_link_cost_t device;  /* a copy between a host and its device */
+    size_t size;              /* set by BATON_COSTS */
+    baton_link_cost_t inside; /* a message inside a host */
+    /* a message between hosts, while messages go both ways */
+    baton_link_cost_t between;
+    double gamma_ns;          /* cost of reducing a byte */
+    baton_link_cost_t device; /* a copy between a host and its device */
     double turn_us; /* how long a waiting rank keeps a shared processor */
 } baton_costs_t;
 

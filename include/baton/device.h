@@ -177,8 +177,8 @@ typedef enum baton_device_direction {
 typedef struct baton_device_transfer {
     baton_device_direction_t direction;
     baton_device_entries_t list;
-    const uint32_t *indices; /* for GATHER and TAKE */
-    double factor;           /* for ADD */
+    const uint32_t *indices; /* used by GATHER and TAKE */
+    double factor;           /* used by ADD */
     void *dense;
 } baton_device_transfer_t;
 
@@ -202,7 +202,7 @@ enum {
    - Errors are BATON_ERR_SYSTEM, or those that a function names. The message
      (baton_error_set) names the device and quotes its driver. */
 typedef struct baton_device_port {
-    size_t size; /* of this struct; an engine keeps a copy of it */
+    size_t size; /* size of this struct; an engine keeps a copy of it */
     /* Names the device, for example "cuda:0 NVIDIA H100". The string must
        outlive the engine. */
     const char *name;

@@ -82,8 +82,8 @@ double baton_distribution_sample(const baton_distribution_t *distribution,
 typedef struct baton_sim baton_sim_t;
 
 typedef struct baton_sim_link {
-    double alpha_us; /* per message */
-    double beta_ns;  /* per byte: 8 / (Gbit/s) */
+    double alpha_us; /* cost of a message */
+    double beta_ns;  /* cost of a byte: 8 / (Gbit/s) */
 } baton_sim_link_t;
 
 /* Returns the link between two ranks, for a topology of your own. It is called
@@ -94,14 +94,14 @@ typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
    0 to 1e15. `ranks` has no default. */
 typedef struct baton_sim_options {
     size_t size; /* set by BATON_SIM_OPTIONS */
-    int ranks;   /* 1 to 2^24 */
+    int ranks;   /* number of ranks, 1 to 2^24 */
     /* Scratch has no memory, bound memory is not touched, and reductions only
        take time. Call nodes and activations run as usual. */
     bool cost_only;
-    uint64_t seed;         /* for the samples of all distributions */
-    baton_sim_link_t link; /* between two ranks */
-    double gamma_ns;       /* per reduced byte */
-    double overhead_us;    /* per message, at each end */
+    uint64_t seed;         /* seed for the samples of all distributions */
+    baton_sim_link_t link; /* the link between two ranks */
+    double gamma_ns;       /* cost of reducing a byte */
+    double overhead_us;    /* cost of a message at each of its ends */
     bool multi_ported;     /* ports carry any number of messages at once */
     /* Sends of fewer bytes complete when posted, as short sends do in MPI; only
        their transfer waits for the port. Longer sends complete with their
@@ -119,10 +119,11 @@ typedef struct baton_sim_options {
     /* Speed of a rank's processor; 1 is normal, samples below 1e-9 count as
        1e-9; {0}: all are 1. */
     baton_distribution_t speed;
-    baton_distribution_t skew; /* us that a rank is late at each start of
-                                  baton_sim_epoch */
-    baton_distribution_t lag;  /* us that a message takes beyond its transfer;
-                                  messages may overtake each other */
+    /* time in us by which a rank is late at each start of baton_sim_epoch */
+    baton_distribution_t skew;
+    /* time in us that a message takes after its transfer; messages may overtake
+       each other */
+    baton_distribution_t lag;
     /* If true, ranks learn from messages that a peer has committed a schedule,
        as outside the simulator. They may commit at any time, also in callbacks;
        sends to a peer wait until it has committed. If false, all ranks must

@@ -527,12 +527,14 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
 /* The cost of a step's messages in the model of tuning.h, without selections
    and sums. Every selection is assumed to have its largest size. */
 typedef struct baton_sparse_cost {
-    baton_sparse_algorithm_t algorithm; /* the chosen one, never AUTO */
-    int teams;                          /* for SPARDL */
-    baton_exchange_t exchange;          /* for SPARDL: RSAG or BSAG */
-    double us;                          /* the time of a step */
-    double rounds;          /* rounds of messages, one after the other */
-    double messages, bytes; /* sent by the busiest rank */
+    baton_sparse_algorithm_t algorithm; /* the chosen algorithm, never AUTO */
+    int teams;                          /* number of teams, for SPARDL */
+    baton_exchange_t exchange;          /* RSAG or BSAG, for SPARDL */
+    double us;                          /* the expected time of a step */
+    /* number of rounds of messages, one after the other */
+    double rounds;
+    /* numbers of messages and of bytes that the busiest rank sends */
+    double messages, bytes;
 } baton_sparse_cost_t;
 
 /* Stores the closed form of the cost for these options on `ranks` ranks: for
@@ -559,21 +561,23 @@ typedef struct baton_sparse_stats {
     uint64_t steps; /* number of completed steps */
     /* The fields from here to not_finite describe the last completed step on
        this rank. Messages, bytes and rounds of a dense step are not counted. */
-    baton_sparse_algorithm_t algorithm; /* DENSE in warm-up */
+    /* the step's algorithm; DENSE in warm-up */
+    baton_sparse_algorithm_t algorithm;
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
-    uint32_t rounds;           /* rounds of messages, one after the other */
-    uint32_t block_selections; /* top-k calls on dense vectors */
+    /* number of rounds of messages, one after the other */
+    uint32_t rounds;
+    uint32_t block_selections; /* number of selections from dense vectors */
     double select_us; /* processor time of accumulation, selection, merging and
                          packing; excludes messages and a device's work */
 
-    uint64_t nnz;        /* entries of the result */
-    uint64_t not_finite; /* infinities and NaNs among these entries */
+    uint64_t nnz;        /* number of entries of the result */
+    uint64_t not_finite; /* number of infinities and NaNs among these entries */
     /* The fields from here on are values for the next step. */
     size_t k;
-    uint64_t h;       /* BSAG: entries of a block that a team sends */
+    uint64_t h;       /* BSAG: number of entries of a block that a team sends */
     double threshold; /* REDSYNC, OKTOPK: this rank's last threshold */
-    int teams;        /* d */
+    int teams;        /* number of teams, d */
 } baton_sparse_stats_t;
 
 /* Gets the statistics. Reads all values of the last result, n after a dense

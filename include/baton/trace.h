@@ -146,8 +146,8 @@ typedef enum baton_trace_what {
 } baton_trace_what_t;
 
 typedef struct baton_trace_record {
-    uint64_t time_ns; /* CLOCK_MONOTONIC */
-    uint64_t value;   /* see baton_trace_what_t; else 0 */
+    uint64_t time_ns; /* time by CLOCK_MONOTONIC */
+    uint64_t value;   /* see baton_trace_what_t; 0 if nothing is said there */
     /* the epoch's number, modulo 2^32; 0: the record is of no epoch */
     uint32_t epoch;
     /* the kernel's number of the thread that made the record */

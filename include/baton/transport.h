@@ -51,14 +51,14 @@ typedef struct baton_header {
     /* The message's number among the schedule's messages of this kind from this
        sender to this receiver. */
     uint32_t tag;
-    uint16_t incarnation; /* recoveries of the group so far */
+    uint16_t incarnation; /* number of recoveries of the group so far */
     uint16_t kind;        /* the engine's kind of message */
 } baton_header_t;
 
 /* A message that has arrived. The transport owns it, and keeps it unchanged
    until it is accepted or dropped. */
 typedef struct baton_message {
-    struct baton_message *next; /* for lists of the engine */
+    struct baton_message *next; /* link for lists of the engine */
     baton_header_t header;
     size_t bytes;
     const void *data; /* NULL as long as the data can't be read in place */
@@ -130,7 +130,7 @@ typedef enum baton_arm {
 } baton_arm_t;
 
 typedef struct baton_transport {
-    size_t size; /* of this struct; a group keeps a copy of it */
+    size_t size; /* size of this struct; a group keeps a copy of it */
     const char *name;
 
     /* Reserves room for `sends` more sends to `peer` in flight, and for
@@ -198,7 +198,7 @@ typedef struct baton_transport {
     /* True if messages from one rank to another may arrive in another order
        than they were sent in. */
     bool unordered;
-    size_t max_bytes; /* size of the longest message */
+    size_t max_bytes; /* number of bytes of the longest message */
     /* A send of up to this many bytes copies its data when it is posted, if
        there is room and the token is not patient. start leaves most such copies
        to the progress thread. */

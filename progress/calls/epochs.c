@@ -14,8 +14,8 @@ enum {
        and as soon if it comes within SOON_NS. */
     AT_ONCE_NS = 2000,
     SOON_NS = 20000,
-    DESCRIBE_NS =
-        2000000 /* how long a wait that has timed out tries to get the lock */
+    /* How long a wait that has timed out tries to get the driver lock. */
+    DESCRIBE_NS = 2000000
 };
 
 /* Both loads pair with the stores in baton__epoch_publish(), epoch_end.c. */
