@@ -37,12 +37,13 @@
 extern "C" {
 #endif
 
-/* Begins to record, or goes on after a stop. The first call in a process, or
-   the first engine that is opened with BATON_TRACE, creates the file in
-   `folder`. A later call must name the same folder, by the same text, or pass
-   NULL. Any thread may call this, at any time. BATON_ERR_INVALID: `folder` is
-   not that of the file, or is NULL and there is no file yet. BATON_ERR_SYSTEM:
-   the file can't be created, or has no room; the message says why. */
+/* Begins to record, or goes on after a stop. The first call in a process
+   creates the file in `folder`, unless an engine that was opened with
+   BATON_TRACE has created it. A later call must name the same folder, by the
+   same text, or pass NULL. Any thread may call this, at any time.
+   BATON_ERR_INVALID: `folder` is not that of the file, or is NULL and there is
+   no file yet. BATON_ERR_SYSTEM: the file can't be created, or has no room; the
+   message says why. */
 BATON_CHECKED baton_status_t baton_trace_start(const char *folder);
 
 /* Ends recording until the next start. The file stays as it is. */

@@ -99,8 +99,9 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->since_ns = 0;
 }
 
-/* Tells who awaits messages: no epoch (NONE), an epoch for which no thread
-   waits (EPOCH), or an application thread that waits for its epoch (WAIT). */
+/* Tells for which purpose the driver awaits messages: for none (NONE), for an
+   epoch (EPOCH), or for an epoch for which the driver itself, an application
+   thread, waits (WAIT). */
 typedef enum baton__hurry {
     BATON__HURRY_NONE,
     BATON__HURRY_EPOCH,

@@ -6,7 +6,8 @@
    its tag and the group's incarnation. A message of the running epoch is taken
    by its receive when that fires. A message of a later epoch is kept. A message
    of an earlier epoch, or of an earlier incarnation, is dropped. So a message
-   meets its own epoch or none, even if one of the two ranks has skipped epochs.
+   meets its own epoch or none, whichever sends or receives one of the two ranks
+   has skipped.
 
    MPI could match by tag. But a posted MPI receive can't be cancelled reliably,
    and a tag says nothing of epochs. Matching in the engine costs one copy of

@@ -29,9 +29,9 @@ void baton__recovery_give_up(baton_group_t *group);
    Returns true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
-/* Returns true if a group recovers, shrinks or parts, and the driver must call
-   baton__recovery_advance again although no event will wake it:
-   stepper.must_retry or transport.strangers is set. */
+/* Returns true if a group recovers, shrinks or parts, and the driver must make
+   steps now and then although no event may wake it: stepper.must_retry or
+   transport.strangers is set. */
 bool baton__recovery_asks(const baton__stepper_t *stepper);
 
 /* Begins to destroy the group, which has no schedules any more. The ranks say

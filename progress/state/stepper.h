@@ -86,8 +86,8 @@ typedef struct baton__stepper {
 
     baton__task_t *tasks;       /* the tasks of committed schedules */
     baton__task_t *uncommitted; /* the tasks of all other schedules */
-    /* Number of schedules that have a baton_recover_fn, which recoveries
-       call. */
+    /* Number of schedules that recover at the moment and have a
+       baton_recover_fn, for which their ranks agree on an epoch. */
     uint32_t agreeing;
     /* Number of committed schedules with armed receives. */
     uint32_t activatable;
