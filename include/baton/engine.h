@@ -37,7 +37,7 @@ typedef enum baton_progress {
 /* A field that is zero has its default. */
 typedef struct baton_engine_options {
     size_t size;               /* set by BATON_ENGINE_OPTIONS */
-    baton_progress_t progress; /* mode; 0: BATON_PROGRESS_DEFAULT */
+    baton_progress_t progress; /* the mode; 0: BATON_PROGRESS_DEFAULT */
     /* Where the progress thread may run, within the processors that the process
        is bound to: "none" (the default) for anywhere, or "type:index" with an
        hwloc object type and an index from 0 ("core:3", "pu:0",

@@ -48,7 +48,7 @@ void baton_store_close_folder(baton_store_t *store);
 
 /* Creates a group of `size` processes, this one being rank `rank`. Collective:
    blocks until all ranks have called it with the same `size` and `name`. The
-   store may be removed once the call has returned on rank 0, or, if all ranks
+   store may be removed after the call has returned on rank 0, or, if all ranks
    are on one host, on any rank.
 
    name: up to 100 letters, digits and the characters ". _ -". If a group could

@@ -56,11 +56,12 @@ enum {
        millisecond; see baton__event_loop_set_timer. */
     LEFT_US = 2000,
     TEST_STEPS = 16,
-    /* The longest sleep while armed. The only event known to need it is a
-       message that MPI holds back while another thread is in MPI. */
+    /* The longest sleep with armed transports if no message of a peer is
+       awaited. The only event known to need such a limit is a message that MPI
+       holds back while another thread is in MPI. */
     CHECK_US = 1000000,
-    /* The longest sleep while armed if messages of peers are awaited: how often
-       the watchdog looks whether these peers are alive. */
+    /* The longest sleep with armed transports if messages of peers are awaited:
+       after each sleep the watchdog looks whether these peers are alive. */
     ASK_US = 1000 * BATON__WATCHDOG_LOOK_MS,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
@@ -779,11 +780,11 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
-/* Releases the lock for a caller that entered and will now wait. The caller
-   leads at once, so no thread need be woken, unless another thread leads and
-   may be asleep. The transports are armed all the same: disarm alone does not
-   end an earlier arm for notices (see doorbell.c), so peers would go on sending
-   wake-ups while this thread polls. */
+/* Releases the driver lock for a caller that took it by `enter` and will now
+   wait. The caller leads at once, so no thread need be woken, unless another
+   thread leads and may be asleep. The transports are armed all the same: disarm
+   alone does not end an earlier arm for notices (see doorbell.c), so peers
+   would go on sending wake-ups while this thread polls. */
 static void leave_to_lead(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;

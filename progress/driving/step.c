@@ -121,8 +121,8 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* Takes a notice of which only the header was kept, or that consists of a
-   header alone. A hello is such a notice if it came before its group was
+/* Handles a notice that consists of a header alone, or whose content was
+   dropped: the content of a hello is dropped if it comes before its group is
    created. */
 static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {

@@ -473,7 +473,8 @@ static void retire(baton_schedule_t *schedule)
     baton__arrivals_end(task);
     baton__epoch_tell_ended(task, 0);
     baton__epoch_fail_if_due(schedule);
-    /* time may pass before the next start */
+    /* Time may pass before the next start, so the next record must read the
+       clock. */
     baton__traced_forget_time(stepper);
     baton__epoch_begin_if_due(schedule);
 }
