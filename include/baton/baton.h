@@ -439,7 +439,7 @@ typedef struct baton_sparse_options {
     double density; /* k / n, above 0 and at most 1 */
     size_t max_k;   /* largest k to be set later, k to n; 0: k */
     int teams;      /* for SPARDL, a divisor of P; 0: 1; -1: cheapest */
-    baton_exchange_t exchange; /* how teams exchange; 0: AUTO */
+    baton_exchange_t exchange; /* how teams exchange sums; 0: AUTO */
     bool average;              /* the result is divided by P */
     double momentum;           /* 0 to below 1; the optimizer must use none */
     bool nesterov;             /* momentum is Nesterov's */

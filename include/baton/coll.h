@@ -22,11 +22,13 @@ void baton_add_barrier(baton_schedule_t *schedule);
 
 /* The arguments of a broadcast: all ranks get `data` of `root`. */
 typedef struct baton_broadcast_args {
-    size_t size;           /* set by BATON_BROADCAST_ARGS */
-    int root;              /* 0 to P - 1 */
-    baton_view_t data;     /* the same number of bytes on all ranks */
-    size_t chunk_bytes;    /* size of a chunk; 0: the algorithm's default */
-    const char *algorithm; /* a name for baton_add_broadcast; NULL: chosen */
+    size_t size;        /* set by BATON_BROADCAST_ARGS */
+    int root;           /* the root's rank, 0 to P - 1 */
+    baton_view_t data;  /* the same number of bytes on all ranks */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_broadcast uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_broadcast_args_t;
 
 #define BATON_BROADCAST_ARGS BATON_INITIALIZER(baton_broadcast_args_t)
@@ -68,13 +70,15 @@ void baton_add_broadcast_flat(baton_schedule_t *schedule,
    must not overlap, and source is not written. */
 typedef struct baton_reduce_args {
     size_t size; /* set by BATON_REDUCE_ARGS */
-    int root;    /* 0 to P - 1 */
+    int root;    /* the root's rank, 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* size of a chunk; 0: the algorithm's default */
-    const char *algorithm; /* a name for baton_add_reduce; NULL: chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_reduce uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_reduce_args_t;
 
 #define BATON_REDUCE_ARGS BATON_INITIALIZER(baton_reduce_args_t)
@@ -117,8 +121,11 @@ typedef struct baton_allreduce_args {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
-    void *arg; /* for the hierarchical builder, and builders of your own */
-    const char *algorithm; /* a name for baton_add_allreduce; NULL: chosen */
+    /* an argument for the hierarchical builder, or for a builder of your own */
+    void *arg;
+    /* The name of the algorithm that baton_add_allreduce uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
     /* Set by a partial collective, in which a rank may contribute nothing to an
        epoch; NULL in other collectives. Then the source contains the neutral
        element of `op`, so a builder may ignore this field. The binomial tree
@@ -232,11 +239,12 @@ typedef struct baton_reduce_scatter_args {
     size_t size; /* set by BATON_REDUCE_SCATTER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *counts; /* by rank; read during the call only */
+    const size_t *counts; /* elements, by rank; read during the call only */
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
-    /* a name for baton_add_reduce_scatter; NULL: chosen */
+    /* The name of the algorithm that baton_add_reduce_scatter uses; NULL: Baton
+       chooses. */
     const char *algorithm;
 } baton_reduce_scatter_args_t;
 
@@ -269,9 +277,10 @@ typedef struct baton_allgather_args {
     size_t size; /* set by BATON_ALLGATHER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank; read during the call only */
+    const size_t *block_bytes; /* sizes, by rank; read during the call only */
     size_t chunk_bytes;        /* size of a chunk; 0: the algorithm's default */
-    /* a name for baton_add_allgather; NULL: chosen */
+    /* The name of the algorithm that baton_add_allgather uses; NULL: Baton
+       chooses. */
     const char *algorithm;
 } baton_allgather_args_t;
 
@@ -302,10 +311,10 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
    block of the larger one. */
 typedef struct baton_rooted_args {
     size_t size; /* set by BATON_ROOTED_ARGS */
-    int root;    /* 0 to P - 1 */
+    int root;    /* the root's rank, 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank; read during the call only */
+    const size_t *block_bytes; /* sizes, by rank; read during the call only */
 } baton_rooted_args_t;
 
 #define BATON_ROOTED_ARGS BATON_INITIALIZER(baton_rooted_args_t)
@@ -327,9 +336,11 @@ typedef struct baton_alltoall_args {
     size_t size; /* set by BATON_ALLTOALL_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *send_bytes; /* by peer; read during the call only */
-    const size_t *recv_bytes; /* by peer; read during the call only */
-    const char *algorithm;    /* a name for baton_add_alltoall; NULL: chosen */
+    const size_t *send_bytes; /* sizes, by peer; read during the call only */
+    const size_t *recv_bytes; /* sizes, by peer; read during the call only */
+    /* The name of the algorithm that baton_add_alltoall uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_alltoall_args_t;
 
 #define BATON_ALLTOALL_ARGS BATON_INITIALIZER(baton_alltoall_args_t)
