@@ -73,20 +73,20 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
 
 /* Validates the schedule and allocates all that its epochs need; an epoch
    allocates nothing. Commit does not wait for other ranks: a message to a rank
-   that has not committed the schedule yet is held back until it has. If two
-   ranks have committed different numbers or sizes of messages for each other,
-   the schedule fails with BATON_ERR_MISMATCH on both when one of them begins an
-   epoch. A schedule that never runs costs no message.
+   that has not committed the schedule yet is held back until that rank has. If
+   two ranks have committed different numbers or sizes of messages for each
+   other, the schedule fails with BATON_ERR_MISMATCH on both when one of them
+   begins an epoch. A schedule that never runs costs no message.
 
    Commit checks ids and ranges, cycles, needs that can't be met, message sizes
-   that the transport can't carry, and hazards. A hazard is two nodes whose
-   views overlap, one of them writing, neither of which happens before the other
-   by this rank's own dependencies (an order by way of other ranks does not
-   count). With BATON_VERIFY=1, set on all ranks when the group is created,
-   commit is collective: rank 0 gets all graphs, compares every send with its
-   receive, and simulates an epoch that all ranks start, in which no message is
-   buffered and every call node succeeds. Then all ranks commit, or all fail for
-   the same reason.
+   that the transport can't carry, and hazards. A hazard is a pair of nodes that
+   this rank's own dependencies do not order, although their views overlap and
+   one of the nodes writes. (An order by way of other ranks does not count.)
+   With BATON_VERIFY=1, set on all ranks when the group is created, commit is
+   collective: rank 0 gets all graphs, compares every send with its receive, and
+   simulates an epoch that all ranks start, in which no message is buffered and
+   every call node succeeds. Then all ranks commit, or all fail for the same
+   reason.
 
    On an error the schedule and the group are as before, and
    baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE, _HAZARD,
@@ -98,7 +98,8 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 /* The schedule's group; NULL for NULL. */
 baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
-/* The numbers of ranks, P, and of hosts that these ranks are on. */
+/* baton_schedule_size returns the number of ranks, P, and baton_schedule_hosts
+   the number of hosts that these ranks are on. */
 int baton_schedule_size(const baton_schedule_t *schedule);
 int baton_schedule_hosts(const baton_schedule_t *schedule);
 /* host_of returns a rank's host, counted from 0 in the order of the hosts'
@@ -112,16 +113,16 @@ int baton_schedule_host_block(const baton_schedule_t *schedule);
 int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
-/* Draws the schedule: writes a file in the language of graphviz, of which
-   `dot -Tsvg path` makes a picture. Each node is a line with its name, its peer
-   and the bytes of each of its views; each edge is another. An edge into a node
-   that needs only some of its edges is dashed, with the label "k of n".
-   Optional nodes are gray. The schedule may be unfinished, be committed or not,
-   and may have an error, but no epoch may run meanwhile. The thread that builds
-   or starts the schedule calls this. An existing file is overwritten, so ranks
-   need paths of their own. BATON_ERR_INVALID: a pointer is NULL, or the
-   schedule is destroyed. BATON_ERR_NO_MEMORY. BATON_ERR_SYSTEM: the file can't
-   be opened or written. */
+/* Draws the schedule: writes a file in the language of graphviz, from which
+   `dot -Tsvg path` makes a picture. The file has a line for each node, with its
+   name, its peer and the bytes of each of its views, and a line for each edge.
+   An edge into a node that needs only some of its edges is dashed, with the
+   label "k of n". Optional nodes are gray. The schedule may be unfinished, be
+   committed or not, and may have an error, but no epoch may run meanwhile. The
+   thread that builds or starts the schedule calls this. An existing file is
+   overwritten, so ranks need paths of their own. BATON_ERR_INVALID: a pointer
+   is NULL, or the schedule is destroyed. BATON_ERR_NO_MEMORY. BATON_ERR_SYSTEM:
+   the file can't be opened or written. */
 BATON_CHECKED baton_status_t
 baton_schedule_write_dot(const baton_schedule_t *schedule, const char *path);
 
@@ -202,7 +203,7 @@ const void *baton_view_address(const baton_schedule_t *schedule,
    builder may copy such a view into scratch itself. */
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
 
-/* Makes a view of these fields. */
+/* Returns a view with these fields. */
 baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes);
 
 /* ---- nodes ------------------------------------------------------------ */
@@ -386,7 +387,7 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 
 /* A node fires when `need` of its incoming edges are satisfied, at most once an
    epoch: BATON_NEED_ALL (the default), BATON_NEED_ANY (1), or any k from 1 to
-   the number of edges. Later arrivals have no effect. */
+   the number of edges. Edges that are satisfied later have no effect. */
 #define BATON_NEED_ALL 0u
 #define BATON_NEED_ANY 1u
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
@@ -437,10 +438,10 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    not have committed the schedule yet: messages from them are dropped.
    BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
    node has not ended. The schedule is destroyed all the same, and its group and
-   engine can be. But its memory is still in use, and scratch is freed later,
-   when that has ended. Until then each further call of destroy returns
-   BATON_ERR_TIMEOUT at once; the first call after that returns BATON_OK, and
-   bound memory can be freed. An async node must complete within
+   engine can be. But its memory is still in use, and scratch is freed only when
+   that transfer or node has ended. Until then each further call of destroy
+   returns BATON_ERR_TIMEOUT at once; the first call after that returns
+   BATON_OK, and bound memory can be freed. An async node must complete within
    BATON_DESTROY_MS: a later completion is not noticed, and destroy goes on to
    return BATON_ERR_TIMEOUT. BATON_ERR_STATE (in a call node): nothing has
    happened. */
@@ -500,11 +501,11 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
 /* Sets a function that is called once for each epoch of this rank, in order,
-   when it has retired or failed, with its number and outcome. These include
-   epochs that peers began, and started ones that can't begin any more. NULL
-   removes it. Any thread may call this at any time, for epochs that end from
-   then on. Once another such call, or destroy, has returned, the function is
-   not called any more.
+   when it has retired or failed, with its number and outcome. The function is
+   also called for epochs that peers began, and for started epochs that can't
+   begin any more. NULL removes it. Any thread may call this at any time, for
+   epochs that end from then on. After another such call, or destroy, has
+   returned, the function is not called any more.
 
    It runs on the driving thread, like a call node's function, and should be as
    short. It may start schedules (this one, too), rebind buffers of this one,
@@ -523,8 +524,8 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
    fail with the same status. (A rank that commits the schedule only when others
    already recover fails with BATON_ERR_CANCELLED.) A peer that still has an
    earlier epoch to complete completes it first. The schedule stays failed until
-   it is recovered or destroyed. One that has neither messages nor on_recover
-   can be started again at once. */
+   it is recovered or destroyed. A schedule that has neither messages nor
+   on_recover can be started again at once. */
 typedef struct baton_failure {
     baton_status_t status; /* status of the first cause */
     int rank;              /* the rank where the cause occurred */

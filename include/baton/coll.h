@@ -1,4 +1,6 @@
 /* Schedule builders: each adds one rank's part of a collective to a schedule.
+   The builder of an algorithm is named after it; baton_add_allreduce and its
+   like use the algorithm that args->algorithm names, or choose one.
 
    Builders add nodes and return nothing: an error in their arguments sticks to
    the schedule, and commit reports it. All ranks of the group call the same
@@ -20,11 +22,13 @@ void baton_add_barrier(baton_schedule_t *schedule);
 
 /* The arguments of a broadcast: all ranks get `data` of `root`. */
 typedef struct baton_broadcast_args {
-    size_t size;           /* set by BATON_BROADCAST_ARGS */
-    int root;              /* 0 to P - 1 */
-    baton_view_t data;     /* the same number of bytes on all ranks */
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    const char *algorithm; /* for baton_add_broadcast: a name; NULL: chosen */
+    size_t size;        /* set by BATON_BROADCAST_ARGS */
+    int root;           /* the root's rank, 0 to P - 1 */
+    baton_view_t data;  /* the same number of bytes on all ranks */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_broadcast uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_broadcast_args_t;
 
 #define BATON_BROADCAST_ARGS BATON_INITIALIZER(baton_broadcast_args_t)
@@ -66,13 +70,15 @@ void baton_add_broadcast_flat(baton_schedule_t *schedule,
    must not overlap, and source is not written. */
 typedef struct baton_reduce_args {
     size_t size; /* set by BATON_REDUCE_ARGS */
-    int root;    /* 0 to P - 1 */
+    int root;    /* the root's rank, 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    const char *algorithm; /* for baton_add_reduce: a name; NULL: chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_reduce uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_reduce_args_t;
 
 #define BATON_REDUCE_ARGS BATON_INITIALIZER(baton_reduce_args_t)
@@ -114,9 +120,12 @@ typedef struct baton_allreduce_args {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes; /* for pipelines; 0: the algorithm's default */
-    void *arg; /* for the hierarchical builder, and builders of your own */
-    const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* an argument for the hierarchical builder, or for a builder of your own */
+    void *arg;
+    /* The name of the algorithm that baton_add_allreduce uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
     /* Set by a partial collective, in which a rank may contribute nothing to an
        epoch; NULL in other collectives. Then the source contains the neutral
        element of `op`, so a builder may ignore this field. The binomial tree
@@ -230,12 +239,13 @@ typedef struct baton_reduce_scatter_args {
     size_t size; /* set by BATON_REDUCE_SCATTER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *counts; /* by rank; only the builder reads it */
+    const size_t *counts; /* elements, by rank; read during the call only */
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    const char *algorithm; /* for baton_add_reduce_scatter: a name; NULL:
-                              chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_reduce_scatter uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_reduce_scatter_args_t;
 
 #define BATON_REDUCE_SCATTER_ARGS BATON_INITIALIZER(baton_reduce_scatter_args_t)
@@ -267,10 +277,11 @@ typedef struct baton_allgather_args {
     size_t size; /* set by BATON_ALLGATHER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank; only the builder reads it */
-    size_t chunk_bytes;        /* for pipelines; 0: the algorithm's default */
-    const char *algorithm;     /* for baton_add_allgather: a name; NULL:
-                                  chosen */
+    const size_t *block_bytes; /* sizes, by rank; read during the call only */
+    size_t chunk_bytes;        /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_allgather uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_allgather_args_t;
 
 #define BATON_ALLGATHER_ARGS BATON_INITIALIZER(baton_allgather_args_t)
@@ -300,10 +311,10 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
    block of the larger one. */
 typedef struct baton_rooted_args {
     size_t size; /* set by BATON_ROOTED_ARGS */
-    int root;    /* 0 to P - 1 */
+    int root;    /* the root's rank, 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank; only the builder reads it */
+    const size_t *block_bytes; /* sizes, by rank; read during the call only */
 } baton_rooted_args_t;
 
 #define BATON_ROOTED_ARGS BATON_INITIALIZER(baton_rooted_args_t)
@@ -325,9 +336,11 @@ typedef struct baton_alltoall_args {
     size_t size; /* set by BATON_ALLTOALL_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *send_bytes; /* by peer; read by the builder */
-    const size_t *recv_bytes; /* by peer; read by the builder */
-    const char *algorithm;    /* for baton_add_alltoall: a name; NULL: chosen */
+    const size_t *send_bytes; /* sizes, by peer; read during the call only */
+    const size_t *recv_bytes; /* sizes, by peer; read during the call only */
+    /* The name of the algorithm that baton_add_alltoall uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_alltoall_args_t;
 
 #define BATON_ALLTOALL_ARGS BATON_INITIALIZER(baton_alltoall_args_t)

@@ -14,11 +14,12 @@ extern "C" {
 
 /* All costs are 0 or more. */
 typedef struct baton_costs {
-    size_t size;               /* set by BATON_COSTS */
-    baton_link_cost_t inside;  /* inside a host */
-    baton_link_cost_t between; /* between hosts, while messages go both ways */
-    double gamma_ns;           /* per reduced byte */
-    baton_link_cost_t device;  /* a copy between a host and its device */
+    size_t size;              /* set by BATON_COSTS */
+    baton_link_cost_t inside; /* a message inside a host */
+    /* a message between hosts, while messages go both ways */
+    baton_link_cost_t between;
+    double gamma_ns;          /* cost of reducing a byte */
+    baton_link_cost_t device; /* a copy between a host and its device */
     double turn_us; /* how long a waiting rank keeps a shared processor */
 } baton_costs_t;
 
@@ -36,12 +37,12 @@ BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
    version of the file format. baton_costs_read reads such a file into `out`,
    and fills `out` as baton_costs_get does. Costs are finite and not negative.
    BATON_ERR_SYSTEM: the file can't be opened or written. BATON_ERR_INVALID: a
-   pointer is NULL or a size impossible; or a cost or line is wrong, and the
-   message says how it must be. BATON_ERR_UNSUPPORTED: the file is of another
-   version or machine, which the message names. On an error `out` is unchanged;
-   but a failed write may leave a broken file. A file may name more machines, in
-   lines `machine NAME` at its end: all use the same costs, so that a cluster of
-   several models chooses the same algorithms. */
+   pointer is NULL, a size is impossible, or a cost or a line of the file is
+   wrong; the message says how it must be. BATON_ERR_UNSUPPORTED: the file is of
+   another version or machine, which the message names. On an error `out` is
+   unchanged; but a failed write may leave a broken file. A file may name more
+   machines, in lines `machine NAME` at its end: all use the same costs, so that
+   a cluster of several models chooses the same algorithms. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,

@@ -59,8 +59,8 @@ enum {
     BATON_LATENESS_LEAST = 8,
     /* Number of epochs of which a board has the times at which ranks came. */
     BATON_LATENESS_CAME = 8,
-    /* The bits of such a time. Differences of up to 2.4 hours can be computed
-       from them. */
+    /* The number of bits of such a time. Differences of up to 2.4 hours can be
+       computed from so many bits. */
     BATON_LATENESS_TIME_BITS = 44
 };
 

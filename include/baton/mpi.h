@@ -21,16 +21,18 @@ extern "C" {
 
 /* Creates a group over `comm` (an intracommunicator). Collective: blocks until
    all ranks have called it, and warns if some ranks have not after
-   BATON_STALL_MS. All ranks get BATON_ERR_TRANSPORT if a rank ends after all
-   have called it (the ranks on its host tell all others; before that, only MPI
-   could notice it), or has not answered for BATON_PEER_TIMEOUT_MS after the
-   warning. Then ranks may have left an exchange on `comm` at different places:
-   create no other group of `comm`, and call none of MPI's collectives on it.
-   Baton's messages can't collide with those of the program: if any of Baton's
-   messages go over MPI (see Threads), the library duplicates `comm` for them.
-   The library calls MPI by its PMPI_ names, so tools that interpose MPI's
-   symbols see none of its calls. Destroy the group before MPI_Finalize;
-   otherwise a message is logged, and peers on other hosts are lost.
+   BATON_STALL_MS. If a rank ends after all have called this function, all ranks
+   get BATON_ERR_TRANSPORT, since the ranks on its host tell the others. (If it
+   ends earlier, only MPI could notice that.) All ranks also get
+   BATON_ERR_TRANSPORT if a rank has not answered for BATON_PEER_TIMEOUT_MS
+   after the warning. After this error ranks may have left an exchange on `comm`
+   at different places: create no other group of `comm`, and call none of MPI's
+   collectives on it. Baton's messages can't collide with those of the program:
+   if any of Baton's messages go over MPI (see Threads), the library duplicates
+   `comm` for them. The library calls MPI by its PMPI_ names, so tools that
+   interpose MPI's symbols see none of its calls. Destroy the group before
+   MPI_Finalize; otherwise a message is logged, and peers on other hosts are
+   lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each

@@ -3,9 +3,9 @@
    calls.
 
    Elements are f32, f64, f16 or bf16. All selections are exact and have the
-   same result on every machine. They go by magnitude; of elements with equal
-   magnitudes, those with lower indices are selected first. Zeros are never
-   selected; NaNs have the largest magnitude. Indices have 32 bits and are
+   same result on every machine. Selections compare magnitudes; of elements with
+   equal magnitudes, those with lower indices are selected first. Zeros are
+   never selected; NaNs have the largest magnitude. Indices have 32 bits and are
    returned in ascending order.
 
    Any thread may call these functions, which depend on their arguments alone.

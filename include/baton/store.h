@@ -48,7 +48,7 @@ void baton_store_close_folder(baton_store_t *store);
 
 /* Creates a group of `size` processes, this one being rank `rank`. Collective:
    blocks until all ranks have called it with the same `size` and `name`. The
-   store may be removed once the call has returned on rank 0, or, if all ranks
+   store may be removed after the call has returned on rank 0, or, if all ranks
    are on one host, on any rank.
 
    name: up to 100 letters, digits and the characters ". _ -". If a group could
@@ -81,10 +81,10 @@ BATON_CHECKED baton_status_t baton_group_create_store(
    removes, on several hosts in the one that BATON_STORE names. The group does
    not use MPI, even if mpirun has started the ranks.
 
-   timeout_ms, errors: as of baton_group_create_store. BATON_ERR_INVALID: also
-   if a variable is wrong, or if the ranks are on several hosts and BATON_STORE
-   is not set. BATON_ERR_SYSTEM: the folder can't be made, or belongs to another
-   user. */
+   timeout_ms and the errors are those of baton_group_create_store.
+   BATON_ERR_INVALID: also if a variable is wrong, or if the ranks are on
+   several hosts and BATON_STORE is not set. BATON_ERR_SYSTEM: the folder can't
+   be made, or belongs to another user. */
 BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
                                                       int timeout_ms,
                                                       baton_group_t **out);
@@ -110,9 +110,9 @@ BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
    for new ones, which lack the state of the others.
 
    `old` is not changed, and can be used as before. Destroy both, all ranks in
-   the same order.
-   If the call fails, call it again: `name` may be the same all the time. While
-   it fails on one rank it may for a moment still wait on another one.
+   the same order. If the call fails, call it again: `name` may be the same all
+   the time. While the call fails on one rank, it may still wait on another rank
+   for a moment.
 
    timeout_ms: longest wait for ranks of `old` to call, and then for new
    processes. BATON_ERR_TIMEOUT says how many have come. BATON_ERR_INVALID: also
@@ -131,8 +131,8 @@ BATON_CHECKED baton_status_t baton_group_reconfigure(baton_group_t *old,
 /* Joins a group: blocks until its ranks call baton_group_reconfigure with this
    `name`. The group tells this process its rank and size. If more processes
    call than there are places, those that are left go on waiting for places.
-   BATON_ERR_TIMEOUT: there was none within timeout_ms. If the call fails for
-   another reason, call it again. */
+   BATON_ERR_TIMEOUT: there was no place within timeout_ms. If the call fails
+   for another reason, call it again. */
 BATON_CHECKED baton_status_t baton_group_join(baton_engine_t *engine,
                                               const baton_store_t *store,
                                               const char *name, int timeout_ms,

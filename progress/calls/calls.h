@@ -16,8 +16,8 @@ bool baton__epoch_runs(const baton__task_t *task);
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function);
 
-/* Commits a schedule of the verifier itself. It is not verified, and does not
-   keep the group from being destroyed (commit.c). */
+/* Commits a schedule that the verifier uses itself. That schedule is not
+   verified, and does not keep the group from being destroyed (commit.c). */
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
 
 /* Makes a group of `size` ranks of another group, among them this rank. The new

@@ -412,7 +412,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns a list's first task whose schedule the group's user made, or NULL. */
+/* Returns a list's first task of the group that the application, not the
+   verifier, has created; or NULL. */
 static const baton__task_t *find_task(const baton__task_t *first,
                                       const baton_group_t *group)
 {
@@ -467,8 +468,8 @@ static void begin_to_part(baton_group_t *group)
 }
 
 /* Begins a destroyed group's farewell from its peers, unless it still has
-   children: groups of survivors that were made of it. While it has, it goes on
-   answering peers that have not made their group of survivors yet. */
+   children: groups of survivors that were made of it. While it has children, it
+   goes on answering peers that have not made their group of survivors yet. */
 static void part_if_childless(baton_group_t *group)
 {
     if (group->retired && baton__member_of(group)->children == 0 &&
@@ -491,8 +492,9 @@ static bool has_parted(const baton_group_t *group)
            baton__group_is_recovered(group);
 }
 
-/* Frees the subsets of a root group, which share its endpoint, that were
-   destroyed and have exchanged farewells with all of their peers. */
+/* Frees those subsets of a root group that were destroyed and have exchanged
+   farewells with all of their peers. (The subsets share the root's
+   endpoint.) */
 static void reap(baton_group_t *root)
 {
     assert(baton__driven_here(root));

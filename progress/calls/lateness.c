@@ -26,7 +26,7 @@ static baton__counts_t lateness_read(const baton__slot_t *slot)
     return counts;
 }
 
-/* Returns the row of a rank, or NULL with this thread's error set. */
+/* Returns a rank's row of the board, or NULL with this thread's error set. */
 static baton__row_t *lateness_row(const baton_group_t *group, int rank,
                                   const char *function)
 {
@@ -126,8 +126,8 @@ uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                        (double)bins[bin]);
 }
 
-/* True if the first rank's mean lateness is above the second one's. Equal ones
-   are in the order of their indices. */
+/* True if the first rank's mean lateness is above the second one's. Of ranks
+   with equal means the one with the lower index counts as later. */
 static bool is_later(const baton_lateness_t *of, int first, int second)
 {
     double a = (double)of[first].late_ns * (double)of[second].timed;
@@ -247,7 +247,8 @@ static int board_find(int process, int index, baton_board_t *out)
             memcmp(name, "/dev/shm/", 9) != 0) {
             continue;
         }
-        /* The process may have a FIFO there. */
+        /* O_NONBLOCK: the process may have a FIFO there, on which open would
+           block. */
         int file = baton__descriptor_move(
             open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
         if (file >= 0 && board_map(out, file) && seen++ != index) {

@@ -56,11 +56,12 @@ enum {
        millisecond; see baton__event_loop_set_timer. */
     LEFT_US = 2000,
     TEST_STEPS = 16,
-    /* The longest sleep while armed. The only event known to need it is a
-       message that MPI holds back while another thread is in MPI. */
+    /* The longest sleep with armed transports if no message of a peer is
+       awaited. The only event known to need such a limit is a message that MPI
+       holds back while another thread is in MPI. */
     CHECK_US = 1000000,
-    /* The longest sleep while armed if messages of peers are awaited: how often
-       the watchdog looks whether these peers are alive. */
+    /* The longest sleep with armed transports if messages of peers are awaited:
+       after each sleep the watchdog looks whether these peers are alive. */
     ASK_US = 1000 * BATON__WATCHDOG_LOOK_MS,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
@@ -520,8 +521,8 @@ typedef struct waiter {
     baton_status_t turned; /* the status that the turn function returned */
 } waiter_t;
 
-/* True if the wait is over, also because of an interrupt or an error of its
-   turn function. */
+/* True if the wait is over: its condition is true, its turn function has
+   failed, or an interrupt ends it. */
 static bool is_true(const waiter_t *waiter)
 {
     return waiter->turned != BATON_OK ||
@@ -662,8 +663,8 @@ static bool fall_asleep(const waiter_t *waiter)
     progress_engine_unlock(engine);
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
     /* Mail and wake-ups are looked for after the unlock, as in stop_driving().
-       A thread that makes the condition true without driving looks at `asleep`
-       afterwards, so the condition is checked once more, too. */
+       A thread that does not drive may make the condition true, and looks at
+       `asleep` after that. So the condition is checked once more, too. */
     if (!baton__step_has_mail(&engine->stepper) &&
         !atomic_load_explicit(&engine->woken, memory_order_seq_cst) &&
         !is_true(waiter)) {
@@ -779,11 +780,11 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
-/* Releases the lock for a caller that entered and will now wait. It leads at
-   once, so no thread need be woken, unless another thread leads and may be
-   asleep. The transports are armed all the same: disarm alone does not end an
-   earlier arm for notices (see doorbell.c), so peers would go on sending
-   wake-ups while this thread polls. */
+/* Releases the driver lock for a caller that took it by `enter` and will now
+   wait. The caller leads at once, so no thread need be woken, unless another
+   thread leads and may be asleep. The transports are armed all the same: disarm
+   alone does not end an earlier arm for notices (see doorbell.c), so peers
+   would go on sending wake-ups while this thread polls. */
 static void leave_to_lead(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -1070,7 +1071,8 @@ static void progress_engine_leave(baton_engine_t *engine)
     stop_driving(engine, engine->stepper.recovering > 0);
 }
 
-/* True if a start that is not followed by a wait lets other threads run. */
+/* True if a start that is not followed by a wait yields between its polls, so
+   that other threads run. */
 static bool yields_in(const baton_engine_t *engine,
                       const baton_schedule_t *schedule)
 {
@@ -1109,25 +1111,26 @@ static uint64_t yield_in_start(baton_engine_t *engine)
     return idle->now_ns - before_ns + 1;
 }
 
-/* Polls after a start. If a wait probably follows, it polls for the same
+/* Polls after a start. If a wait probably follows, the start polls for the same
    messages as that wait, so that this thread need not arm in between and cause
-   peers to wake it. Otherwise it polls for as long as a thread takes to wake
-   up: ranks that start together then send no wake-ups, and end a short epoch
-   sooner than if they woke each other's threads. It leaves a long epoch to the
-   progress thread as soon as there is something to compute or copy. After polls
-   that found nothing it polls only in every 2^n-th epoch, where n is
-   task->vain. All ranks skip the same epochs, so that their polls coincide.
+   peers to wake it. Otherwise the start polls for as long as a thread takes to
+   wake up: ranks that start together then send no wake-ups, and end a short
+   epoch sooner than if they woke each other's threads. A start leaves a long
+   epoch to the progress thread as soon as there is something to compute or
+   copy. After polls that found nothing, starts poll only in every 2^n-th epoch,
+   where n is task->vain. All ranks skip the same epochs, so that their polls
+   coincide.
 
-   If ranks of one host share processors it yields between polls, since the
-   other ranks need processors for their starts; threads that wake each other
-   one after another take far longer. On 2 processors an epoch of 8 bytes that
-   no thread waited for took 55 us with 4 ranks and 120 us with 8; one thread
-   that wakes 3 or 7 others takes 35 or 95 us. With yields such an epoch took 10
-   us with 4 ranks and 25 us with 8. But a caller that will wait, after it has
-   slept or computed, is better served by a start that returns at once: beside a
-   sleep of 100 us, 16 KiB on 8 ranks took 50 us with yields and 15 without. A
-   yield beside a thread that computes takes a time slice. Wake-ups are quicker
-   then, so after a slow yield few starts poll for a while. */
+   If ranks of one host share processors, a start yields between polls, since
+   the other ranks need processors for their starts. If threads woke each other
+   one after another, the epoch would take far longer. On 2 processors an epoch
+   of 8 bytes that no thread waited for took 55 us with 4 ranks and 120 us with
+   8; one thread that wakes 3 or 7 others takes 35 or 95 us. With yields such an
+   epoch took 10 us with 4 ranks and 25 us with 8. But a caller that will wait,
+   after it has slept or computed, is better served by a start that returns at
+   once: beside a sleep of 100 us, 16 KiB on 8 ranks took 50 us with yields and
+   15 without. A yield beside a thread that computes takes a time slice, and
+   wake-ups are quicker. So after a slow yield few starts poll for a while. */
 static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
                       baton__next_t next)
 {

@@ -39,10 +39,10 @@
       epochs have ended or the leader has gone.
    5. The progress thread drives when it is woken and no other thread drives.
       It releases the lock if an application thread wants it.
-   6. A message of an epoch that a peer has not begun does not wake that peer,
-      unless the sender has waited for a while: the peer may have to answer. A
-      peer that has just stopped driving is not woken for a moment, since it
-      may come back by itself.
+   6. A message of an epoch that a peer has not begun does not wake that peer.
+      But after a sender has waited for a while its messages do wake the peer,
+      which may have to answer. A peer that has just stopped driving is not
+      woken for a moment, since it may come back by itself.
 
    Flags and counts by which threads notify each other:
 
@@ -82,7 +82,8 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    /* The device's last arm failed. Guarded by the driver lock. */
+    /* The last call of the device's function `arm` failed. Guarded by the
+       driver lock. */
     bool unarmed;
     bool threaded;
     pthread_t thread;
@@ -99,6 +100,7 @@ struct baton_engine {
     /* the leader has closed the gate of the event loop; only the leader
        accesses this */
     bool gate_closed;
+    /* the time at which the transports were last armed with BATON_ARM_INSIST */
     uint64_t insisted_ns;
 
     /* All threads access the fields from here on. */
@@ -110,8 +112,8 @@ struct baton_engine {
     _Atomic int followers;
     _Atomic uint32_t reigns;
     _Atomic bool stopping;
-    /* When the progress thread last woke up; written while asks_awake is
-       set. */
+    /* The time at which the progress thread last woke up; written while
+       asks_awake is set. */
     _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
@@ -170,9 +172,9 @@ struct baton__driver {
     /* Optional: checks that there is memory to commit this schedule. */
     baton_status_t (*check_memory)(const baton_schedule_t *schedule);
 
-    /* Optional: ends at once all that is in motion of a schedule that is
-       destroyed, and notifies its peers. Without this function destroy steps
-       until nothing is in motion. */
+    /* Optional: ends at once all nodes in motion (sched/run.h) of a schedule
+       that is destroyed, and notifies its peers. Without this function destroy
+       steps until no node is in motion. */
     void (*forget)(baton_schedule_t *schedule);
 };
 

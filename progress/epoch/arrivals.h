@@ -26,8 +26,9 @@ struct baton__arrivals {
        since the last failure. */
     uint64_t before;
     uint64_t before_ns; /* the time at which `before` ended */
-    /* The number of epochs for which `epoch` stands: itself, and those since
-       the timed epoch before it. 0: there was none since the last failure. */
+    /* The number of epochs that `epoch` represents in the statistics: itself,
+       and those since the timed epoch before it. 0: no epoch was timed before
+       it since the last failure. */
     uint64_t stands_for;
     uint64_t recorded; /* number of start times stored so far */
     /* By neighbour (state/board.h): the neighbour's slot for this schedule, or

@@ -299,8 +299,8 @@ static bool poll_start(baton_schedule_t *schedule)
 /* ---- queued nodes that have ended ------------------------------------- */
 
 /* Removes the oldest node from the queue and completes it. Returns true if that
-   has freed the schedule: an abandoned schedule is freed once none of its nodes
-   is in motion. */
+   has freed the schedule: an abandoned schedule is freed when none of its nodes
+   is in motion any more. */
 static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 {
     baton__offload_t *offload = schedule->offload;
@@ -321,11 +321,11 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 }
 
 /* Returns the node that caused a failure that was found at the node `found`. A
-   stream fails when it follows another stream that has failed, in any queue,
-   and perhaps since that queue was queried. So the cause is the first failed
-   node of a queue that follows no failed one. A queue follows those in which
-   its nodes have predecessors. The last queue that has nodes may follow all
-   others, too; see seal(). */
+   stream that follows a failed stream fails, too, so several queues may have
+   failed nodes, some of them only since they were queried. The cause is the
+   first failed node of a queue that follows no failed queue. A queue follows
+   those in which its nodes have predecessors. The last queue that has nodes may
+   follow all others, too; see seal(). */
 static uint32_t queues_find_cause(const baton_schedule_t *schedule,
                                   uint32_t found, baton_status_t *status)
 {

@@ -11,6 +11,7 @@
    ASKED_ROOM is the most ranks that a rank asks. */
 enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 
+/* A rank that an inquiry asks, and the answer of that rank. */
 typedef struct asked {
     int rank;
     bool sent;  /* the rank was asked in this round, or is this rank itself */
@@ -27,7 +28,7 @@ typedef struct baton__inquiry {
     uint64_t progress; /* the schedule's progress when the inquiry began */
     bool moves;        /* a rank has made progress between its two answers */
     uint32_t count;
-    asked_t ranks[ASKED_ROOM + 1]; /* ascending */
+    asked_t ranks[ASKED_ROOM + 1]; /* sorted by rank */
 } baton__inquiry_t;
 
 /* ---- the answer ------------------------------------------------------- */
@@ -266,8 +267,8 @@ static void describe_ranks(const baton_group_t *group,
 }
 
 /* Appends a circle of ranks that wait for each other: there is one if all ranks
-   that were asked wait. Goes from each rank to the first rank that it waits
-   for, into the circle and around it. */
+   that were asked wait. Follows, from each rank, the first rank that it waits
+   for: at first into the circle, and then once around it. */
 static void describe_circle(baton__inquiry_t *inquiry, int own,
                             baton__text_t *text)
 {

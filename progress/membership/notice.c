@@ -113,8 +113,8 @@ static void drop_empty(baton__stepper_t *stepper)
     }
 }
 
-/* Sends as many notices as there is room for. Returns true if anything was
-   sent. */
+/* Sends the notices of one queue, as many as the transport has room for.
+   Returns true if a notice was sent. */
 static bool send_queue(baton__peer_queue_t *queue)
 {
     bool moved = false;

@@ -8,11 +8,11 @@
 /* ---- agreements -------------------------------------------------------- */
 
 /* Ranks agree along a tree. A rank sends to its parent after it has received
-   from all its children. Rank 0 then knows that all ranks have come, and sends
-   to its children, which send to theirs. So in small groups each rank waits
-   once: 32 ranks on 2 processors leave in 1.4 ms. In rounds, in each of which a
-   rank receives from one other rank, they took 2.8 ms. `seen` has a bit for
-   each child, and bit CHILDREN for the parent. */
+   from all its children. Rank 0 then knows that all ranks have reached the
+   agreement, and sends to its children, which send to their children. So in
+   small groups each rank waits once: 32 ranks on 2 processors agree in 1.4 ms.
+   With rounds, in each of which a rank receives from one other rank, they took
+   2.8 ms. `seen` has a bit for each child, and bit CHILDREN for the parent. */
 enum { CHILDREN = 31 };
 
 /* Returns the rank whose message this rank must receive next; -1: it has
@@ -111,14 +111,14 @@ static void recovery_reset(baton__task_t *task)
     uint64_t requested =
         atomic_exchange_explicit(&task->requested, 0, memory_order_acq_rel);
     if (schedule->offload != NULL) {
-        /* This comes after the reset of `requested`, because
-           baton_schedule_wait_on reads the two in the other order. The flag
-           itself only grows. */
+        /* The flag's value never falls, so `base` grows instead. It does so
+           after the reset of `requested`, because baton_schedule_wait_on reads
+           `base` before `requested`. */
         atomic_fetch_add_explicit(&schedule->offload->base,
                                   requested > last ? requested : last,
                                   memory_order_acq_rel);
-        /* All epochs so far have ended, also a failed one that only a peer
-           began. */
+        /* All epochs so far have ended, including a failed one that a peer
+           began and this rank had not started. */
         baton__queues_raise(schedule, 0);
     }
     atomic_store_explicit(&task->failed, 0, memory_order_relaxed);
@@ -128,7 +128,8 @@ static void recovery_reset(baton__task_t *task)
     }
     atomic_store_explicit(&task->retired, 0, memory_order_seq_cst);
     baton__task_set_phase(task, BATON__RUN_IDLE);
-    /* An epoch that was started just before, and has not begun, ends, too. */
+    /* An epoch that was started just before this call, and has not begun, ends,
+       too. */
     while (task->on_end != NULL && task->ended < requested) {
         task->on_end(task->on_end_arg, ++task->ended, task->last_status);
     }
@@ -142,7 +143,7 @@ static void recovery_join(baton__task_t *task)
     baton_group_t *group = task->schedule.group;
     uint64_t retired = baton__task_retired(task);
     baton__epoch_drop_up_to(&task->schedule, UINT64_MAX);
-    /* A recovery that ended early may have left a failure. */
+    /* A recovery that ended early may have left a failure here. */
     if (task->after_recovery != NULL) {
         task->after_recovery->failing_from = 0;
     }
@@ -210,7 +211,8 @@ void baton__recovery_begin(baton_group_t *group)
     begin_part(group);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton_schedule_t *s = &t->schedule;
-        /* An epoch may have been started just now. */
+        /* An epoch may have been started just now. It begins here, and then
+           fails. */
         baton__epoch_begin_if_due(s);
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
@@ -221,9 +223,9 @@ void baton__recovery_begin(baton_group_t *group)
     }
 }
 
-/* Handles messages that peers which joined earlier had sent about schedules
-   that this rank lacked. By now this rank has committed those schedules, or
-   never will. */
+/* Handles the recovery messages that were kept. Peers that joined earlier had
+   sent them, about schedules that this rank lacked. By now this rank has
+   committed those schedules, or never will. */
 static void take_recovery_headers(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -236,8 +238,8 @@ static void take_recovery_headers(baton_group_t *group)
     baton__group_drop_notices(&all);
 }
 
-/* Joins the recovery once no epoch or transfer of the group is in progress and
-   no notice is due. From then on this rank is in the next incarnation. */
+/* Joins the recovery if no epoch or transfer of the group is in progress and no
+   notice is due. From then on this rank is in the next incarnation. */
 static bool join_if_quiet(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -295,9 +297,9 @@ void baton__recovery_give_up(baton_group_t *group)
     }
 }
 
-/* Makes contact with this rank's parent and children, so that they can wake
-   this rank. If there is no memory for that, this rank still looks now and
-   then, and so notices a farewell late. */
+/* Connects this rank to its parent and children in the tree, so that they can
+   wake it. Without memory for that, this rank still polls now and then, and so
+   notices a farewell late. */
 static void contact(const baton_group_t *group)
 {
     int parent = (group->rank - 1) / CHILDREN;
@@ -340,7 +342,7 @@ static void tell_left(const baton_group_t *group)
     }
 }
 
-/* Sends this rank's farewells once its notices are sent. The rank goes on
+/* Sends this rank's farewells if all its notices are sent. The rank goes on
    answering its peers until all of them have sent their farewells, too. After a
    loss this rank leaves without waiting for the others, since a lost rank never
    sends a farewell. */
@@ -364,8 +366,9 @@ static bool advance_farewell(baton_group_t *group)
     return moved;
 }
 
-/* Makes a destroyed group dormant once it has told its peers all that it can
-   for now. A message or a loss rouses the group. */
+/* Makes a destroyed group dormant after it has sent all notices and farewells
+   that it can send for now. A message or a loss rouses the group
+   (baton__recovery_rouse). */
 static void rest(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

@@ -38,7 +38,8 @@ typedef struct baton__slot {
        arrivals.c. They have a cache line of their own, because other ranks read
        nothing else of a slot in each timed epoch. */
     _Alignas(64) _Atomic uint64_t starts[BATON_LATENESS_CAME];
-    _Atomic uint64_t counts[BATON__BOARD_COUNTS]; /* as baton__counts_t */
+    /* the words of a baton__counts_t */
+    _Atomic uint64_t counts[BATON__BOARD_COUNTS];
     _Atomic uint64_t channel; /* the channel of the schedule's group */
     /* The fields from here on are constant while the slot has a key. */
     int32_t rank, size;
@@ -62,7 +63,8 @@ typedef struct baton__row {
 static_assert(sizeof(baton__row_t) <= BATON_BOARD_BYTES, "a row fits");
 static_assert(sizeof(baton_lateness_t) % sizeof(uint64_t) == 0, "words");
 
-/* A rank of a group whose row this rank can read; one is this rank itself. */
+/* A rank of a group that is on this host, so that this rank can read its row of
+   the board. This rank is one of its own neighbours. */
 typedef struct baton__neighbour {
     int rank;
     baton__row_t *row;
@@ -72,7 +74,8 @@ typedef struct baton__neighbour {
 #define BATON__COUNT(slot, field)                                              \
     (&(slot)->counts[offsetof(baton_lateness_t, field) / sizeof(uint64_t)])
 
-/* Set a count, or add to it; only the slot's rank does so. */
+/* baton__count_set stores a count, and baton__count_add adds to one. Only the
+   rank that owns the slot calls them. */
 static inline void baton__count_set(_Atomic uint64_t *count, uint64_t value)
 {
     atomic_store_explicit(count, value, memory_order_relaxed);

@@ -25,8 +25,9 @@ void baton__task_free(baton__task_t *task)
 {
     const uint64_t requested = baton__task_requested(task);
     uint64_t *epoch = &task->schedule.run.epoch;
-    /* The flag of a device is given back as if each epoch that was started had
-       run. */
+    /* baton__schedule_fini gives the device's flag back with the number of the
+       last epoch, for the flag's next user. User streams may wait for all
+       epochs that were started, so these count as if they had run. */
     *epoch = requested > *epoch ? requested : *epoch;
     if (task->schedule.group->sharing != NULL) {
         baton__free(task->failures);
