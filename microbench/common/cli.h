@@ -48,7 +48,7 @@ typedef struct cli_type {
     uint64_t multiple;        /* a size must be a multiple of this number */
     const char *const *words; /* the words, and NULL at the end */
     bool list;                /* the value is a cli_list_t */
-    bool operand; /* an argument that is no option is the value, too */
+    bool operand; /* the value may also be given without the option's name */
 } cli_type_t;
 
 /* clang-format off */

@@ -62,7 +62,7 @@ typedef struct sim_options {
     uint64_t teams;  /* the number of teams; 0: the library chooses */
     size_t exchange; /* the exchange, as baton_exchange_t */
 
-    cli_list_t variants;      /* words: the indices of the variants' names */
+    cli_list_t variants;      /* variants.words: indices of variant_names */
     const char *sweep;        /* the text of the option --sweep, or NULL */
     const cli_option_t *axis; /* the option that --sweep varies, or NULL */
     /* The values of that option; without --sweep only its count is set. */

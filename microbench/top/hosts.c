@@ -111,8 +111,8 @@ static bool receive(const top_host_t *host, void *reply, size_t bytes)
     return got == bytes;
 }
 
-/* Measures how far the host's clock is ahead. Stores the result if its error is
-   smaller than that of the last one is by now. */
+/* Measures how far the host's clock is ahead. Keeps the stored result if it is
+   more precise, although its error has grown by the clocks' drift since. */
 static bool ask_clock(top_host_t *host)
 {
     uint64_t his_ns;
@@ -484,7 +484,8 @@ static void compare(comparison_t *self, const top_reading_t *before,
     if (most == least || !counted || self->samples < LEAST_SAMPLES) {
         return;
     }
-    /* Both clocks are compared with this host's. */
+    /* Each clock was compared with this host's clock. So the errors of two
+       other hosts' clocks add up. */
     error_ns = least == 0 ? error_ns : 2 * error_ns;
     for (int host = least + 1; host <= most; host++) {
         shift_host(self, host, least, (int64_t)error_ns);
