@@ -25,7 +25,8 @@ uint64_t fuzz_key(const fuzz_task_t *task, int rank, uint64_t number)
     return support_random_next(&random);
 }
 
-/* FNV-1a, a word at a time. */
+/* Adds a word to the digest by FNV-1a, which takes words here instead of
+   bytes. */
 void fuzz_note(fuzz_cluster_t *cluster, uint64_t what)
 {
     cluster->digest = (cluster->digest ^ what) * UINT64_C(1099511628211);

@@ -75,12 +75,13 @@ typedef struct fuzz_plan {
     fuzz_permanent_t permanent;
     int victim;            /* the rank that has the permanent fault */
     double permanent_us;   /* the time at which the fault happens */
-    uint64_t failing_send; /* counts sends from then on: this one fails */
+    uint64_t failing_send; /* the send that fails, counted from then on */
     /* Injected failures: how often a rank cancels an epoch or one of its nodes
        fails. Then all ranks recover, each at its own time: at once, or when
        nothing happens any more. */
     uint32_t injections;
-    double injection_us; /* time from the beginning, and from each recovery */
+    /* from the beginning, or a recovery, to the next failure */
+    double injection_us;
     bool at_once;
     double commit_us; /* with introductions: the time of the last commit */
 } fuzz_plan_t;

@@ -139,7 +139,8 @@ static void check_late(void)
                       "it is said once");
 }
 
-/* The version that this rank sends in its next exchange, instead of its own. */
+/* The version and the wire format that this rank sends in its next exchange, in
+   place of its own. */
 static const char *version;
 static int format;
 

@@ -169,8 +169,8 @@ static baton_group_t *make_group(void)
 }
 
 /* Each rank expects a message from the next one, which sends nothing. The
-   message of the wait that timed out, and that of the mismatch, say where the
-   other rank is. */
+   message of the wait that timed out, and that of the mismatch, say on which
+   host the other rank is. */
 static void test_places(void)
 {
     char from[160];
@@ -232,7 +232,8 @@ static void test_again(void)
 }
 
 /* The last rank destroys its group only after the others have given up waiting,
-   after BATON_DESTROY_MS. It learns that, although the others go on. */
+   after BATON_DESTROY_MS. It learns that they have given up, although their
+   processes still run. */
 static void test_late(void)
 {
     baton_group_t *group = make_group();

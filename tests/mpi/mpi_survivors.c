@@ -45,7 +45,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* UNHEARD is the tag of a message. */
+/* UNHEARD is the tag of messages that no rank receives. */
 enum { MOST = 32, COUNT = 2000, UNHEARD = 1000 };
 
 static baton_group_t *old[MOST]; /* groups that are destroyed at the end */
@@ -608,8 +608,8 @@ int main(int argc, char **argv)
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     if (argc < 2 || strchr("bc", *argv[1]) == NULL) {
         support_mpi_check(can_sum(group), "the first group can't sum");
-        /* In place of MPI's barrier, which rank 0 may leave, and be killed,
-           before its message has reached the last rank. */
+        /* This replaces MPI's barrier. Rank 0 may leave that barrier, and be
+           killed, before its message has reached the last rank. */
         (void)!baton_barrier_now(group);
     } else {
         MPI_Barrier(MPI_COMM_WORLD);

@@ -124,8 +124,8 @@ static baton_group_t *group_of(int rank)
                                  : baton_sim_group(trial.sim, rank);
 }
 
-/* Has fn(p) called later_us from now. In trials on devices, adds it to the
-   functions that are due, which run in random order. */
+/* Schedules a call of fn(p), later_us from now. In trials on devices, adds it
+   to the functions that are due, which run in random order. */
 static void at(double later_us, void (*fn)(void *arg), participant_t *p)
 {
     if (trial.devices != NULL) {
@@ -326,7 +326,7 @@ static void open_trial(support_row_t row, uint64_t index)
                 ? support_collective_prepare_on(own, row, trial.devices, r, o)
                 : support_collective_prepare(own, row, group_of(r), o));
     }
-    support_ok(run_due()); /* this compares options */
+    support_ok(run_due()); /* the ranks compare their options here */
     for (int i = 0; i < 2 * trial.size; i++) {
         support_ok(support_collective_connect(
             &trial.participants[i % trial.size].own, i / trial.size));

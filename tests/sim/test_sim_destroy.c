@@ -44,7 +44,8 @@ static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
 }
 
 static support_trace_t trace;
-static size_t told; /* the number of its events when the sender is destroyed */
+/* number of events in the trace when the sender is destroyed */
+static size_t told;
 
 /* At `at_us` the sender's schedule is destroyed, and its memory overwritten.
    The receiver starts at `recv_us`. */

@@ -82,7 +82,7 @@ typedef struct stuck {
     const char *says;
     /* By rank: how often it starts; if all are 0, each starts once. */
     int starts[MOST_RANKS];
-    uint64_t limit; /* the limit of the last rank, or 0 */
+    uint64_t limit; /* the last rank's limit (baton_schedule_limit), or 0 */
     int dead;       /* a rank that dies, or 0 */
     size_t sync_bytes;
 } stuck_t;

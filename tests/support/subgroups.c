@@ -10,7 +10,7 @@ enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 typedef struct some {
     bool exists;
     int size;
-    int members[RANKS];   /* by member: its rank in the first group */
+    int members[RANKS];   /* an array of [members]: ranks in the first group */
     baton_group_t *group; /* NULL: this rank is not a member */
 } some_t;
 

@@ -538,7 +538,8 @@ TEST(test_wrong_arguments_are_named)
           .dtype = BATON_F32, .op = BATON_SUM, .arg = &hosts);
 }
 
-/* Memory of destroyed objects is kept; from now on each frees an older one. */
+/* The library keeps the memory of some destroyed objects. After this call each
+   further destroyed object frees the memory of an older one. */
 static void keep_no_more(void)
 {
     for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
@@ -546,7 +547,8 @@ static void keep_no_more(void)
     }
 }
 
-/* Does it twice: a group's first schedule may allocate what the group keeps. */
+/* Builds twice, since a group's first schedule may allocate memory that the
+   group keeps. */
 static void refuses(const dense_case_t *c, int rank)
 {
     int64_t live[2];
@@ -607,7 +609,7 @@ static uint64_t terms_of(const dense_case_t *c)
 }
 
 /* Ranks compare all arguments that must be the same on all of them. (The blocks
-   of an alltoall show in its messages.) */
+   of an all-to-all are compared by its messages.) */
 TEST(test_every_builder_states_its_terms)
 {
     enum { DTYPE, OP, ROOT, CHUNK, HOSTS, COUNT, BLOCKS, ARGUMENTS };

@@ -420,7 +420,7 @@ static void fail_kth(support_cluster_t *cluster, int k,
     baton_schedule_t *s = begin(cluster, "failing");
     add_chain(s, 10);
     support_ok(baton_schedule_commit(s));
-    if (k == 26) { /* the record of the copy to `out` */
+    if (k == 26) { /* work 26 is the record of the copy to `out` */
         emulated_delay(device, emulated_port(device)->streams[BATON_DEVICE_OUT],
                        20000);
     }

@@ -46,7 +46,7 @@ static bool has_entries[STEPS];
 
 /* ---- ranks on devices and the same number on the host ------------------- */
 
-/* `variant` is one of device_cluster_open. */
+/* `variant` is one of those that device_cluster_open takes. */
 static world_t world_open(int size, int variant)
 {
     const emulated_options_t options = {

@@ -254,7 +254,8 @@ TEST(test_copies_are_left_to_the_thread)
     support_ok(baton_schedule_start(schedule));
     application = pthread_self();
     atomic_store(&watching, true);
-    /* Until this call has found the engine at rest, and has driven it. */
+    /* Repeats the test until one has found the engine idle, and has driven
+       it. */
     for (int i = 0; i < 500 && application_polls == 0; i++) {
         sleep_briefly();
         bool done;

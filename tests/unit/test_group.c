@@ -84,7 +84,7 @@ TEST(test_group_tells_of_what_has_departed)
     baton__group_notified(group, 2, 5); /* this peer needs no notice */
     assert_int_equal(baton__group_destroyed(group, 3, 4)->epoch, 30);
     assert_null(baton__group_destroyed(group, 9, 4));
-    /* Of the incarnation after a recovery. */
+    /* This schedule was destroyed before the recovery. */
     assert_null(baton__group_destroyed(group, 1, 5));
     baton__member_forget_destroyed(&member, 4);
     assert_int_equal(baton__group_destroyed(group, 1, 4)->epoch, 10);
@@ -141,7 +141,8 @@ TEST(test_group_remembers_lost_peers)
     baton__group_lose(group, 5, NULL);
     baton__alloc_fail_nth(0);
     assert_non_null(baton__group_loss(group, 5));
-    /* Without memory, losses of others are unknown. */
+    /* There was no memory to record which rank was lost. So all ranks count as
+       lost. */
     assert_non_null(baton__group_loss(group, 6));
     baton__group_lose(group, 6, "why");
     assert_int_equal(baton__group_first_lost(group), 5 + 1);

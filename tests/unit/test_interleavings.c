@@ -369,8 +369,9 @@ static int find_others(int *out, bool yielded_too)
 }
 
 /* Chooses the fiber that goes on: the current one, if it can, or another one,
-   which costs a preemption. If the current one can't go on, chooses one that
-   has not yielded since all others had. */
+   which costs a preemption. If the current one can't go on, chooses a fiber
+   that has not yielded yet. If all have yielded, forgets that, and chooses
+   again. */
 static int pick(bool can)
 {
     int those[FIBERS] = {w.current};
@@ -1117,7 +1118,7 @@ static void explore(const scenario_t *of)
     print_message("%-36s %7ld runs\n", of->name, runs);
 }
 
-/* MANY is for scenarios with fewer fibers. */
+/* Scenarios with fewer fibers are explored with MANY preemptions. */
 enum { FEW = SUPPORT_SANITIZED ? 1 : 2, MANY = FEW + 1 };
 
 static const scenario_t scenarios[] = {

@@ -188,14 +188,15 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
     "a term that fits into the notice of a rank but not with a remark as "     \
     "long"
 
-/* With the first pair a notice has room for all terms of either rank. With the
-   second pair it has not. */
+/* The terms of the first pair of ranks fit into a notice. Those of the second
+   pair do not. */
 static const char *const remarked[][RANKS] = {
     {"sum, f32, lr 0.1", "(chosen), sum, (by tree), f32, lr 0.2"},
     {"(" LONG "), " LONG ", f32, lr 0.1", LONG ", (by tree), f32, lr 0.2"}};
 
-/* Checks the whole message, whichever rank finds the difference. It does not
-   say that a remark must be the same. */
+/* A term in parentheses is a remark, which may differ between ranks. Checks the
+   whole message, whichever rank finds the difference: it must not count a
+   remark as a difference. */
 TEST_EACH(test_mismatch_passes_over_remarks, RANKS)
 {
     static const char *const differ[] = {"lr 0.1", "lr 0.2"};

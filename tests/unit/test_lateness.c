@@ -446,7 +446,7 @@ TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
         (void)usleep(i % 3 == 1 ? DELAY_NS / 1000 : 0);
     }
     support_ok(baton_schedule_lateness(s[0], 0, &of));
-    /* It was timed when the second epoch began. */
+    /* The first epoch was timed when the second one began. */
     assert_int_equal(of.timed, 1);
     assert_true(of.waited_ns > 0 && of.waited_ns <= of.took_ns);
     support_schedules_destroy(cluster, s);
@@ -870,7 +870,7 @@ TEST(test_lateness_quantiles_are_spread_in_bins)
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.91), UINT64_MAX);
 }
 
-/* Returns the counts of a rank that was `late_ns` late in 100 epochs of 1 ms,
+/* Returns the counts of a rank that was 2^bin us late in 100 epochs of 1 ms,
    except for `early` of them. */
 static baton_lateness_t was_late(size_t bin, uint64_t early)
 {

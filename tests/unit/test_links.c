@@ -257,7 +257,8 @@ LINKS_TEST(test_links_end_though_a_child_lives)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* A rank is told that another one has lost it, and need not tell that one. */
+/* A rank is told that a peer has lost it. It then loses that peer, too, but
+   need not tell it. */
 LINKS_TEST(test_links_tell_who_is_lost)
 {
     connect_ends(0, 1);

@@ -91,8 +91,8 @@ TEST(test_loans_to_a_reduce_into_the_scratch)
     end(&g, 1);
 }
 
-/* A send of reduced data is marked as such, even if only a part was reduced,
-   and not if the data was overwritten since. */
+/* A send of reduced data is marked, even if only a part of the data was
+   reduced. It is not marked if the data were overwritten since. */
 TEST(test_sends_of_what_was_made)
 {
     for (int written = 0; written < 2; written++) {

@@ -171,7 +171,7 @@ static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
     return post_some(from, to, node, bytes, true);
 }
 
-/* Posts `count` such messages, numbered from `first`. */
+/* Calls post() for `count` messages, which are numbered from `first`. */
 static void post_all(int from, int to, uint32_t first, int count, size_t bytes,
                      baton_status_t expected)
 {
@@ -493,7 +493,7 @@ TEST(test_mpi_fills_no_other_receives)
     assert_true(post_receive(7, 100000));
     assert_int_equal(post(0, 1, 7, 100001), BATON_OK);
     assert_int_equal(post(0, 1, 7 + BATON__HOST_POSTS, 100000), BATON_OK);
-    /* Its place is taken. */
+    /* This receive would need the place that receive 7 has. */
     assert_false(post_receive(7 + BATON__HOST_POSTS, 100000));
     settle(1);
     assert_int_equal(seen[1].arrivals, 2);
@@ -1236,7 +1236,7 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
     assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
     settle(1);
     assert_true(withdraw(0, 1));
-    /* It takes the record of the withdrawn send. */
+    /* This send takes the record of the withdrawn one. */
     assert_int_equal(post(0, 1, 3, BYTES), BATON_OK);
     assert_int_equal(take(1, 0), BATON_OK);
     assert_int_equal(take(1, 1), BATON_OK);
@@ -1780,8 +1780,8 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
 }
 
 /* The peer is lost while everything is in progress: sends are announced, in
-   transfer and queued; four messages are pulled, more wait for that, and one
-   was not accepted; and answers are in the outbox. */
+   transfer and queued; four messages are pulled, more wait to be pulled, and
+   one was not accepted; and answers are in the outbox. */
 TEST(test_mpi_far_peer_is_lost_in_motion)
 {
     enum { LONG = PULLED_BYTES, MIDDLE = 5000, PULLED = 6 };

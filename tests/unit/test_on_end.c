@@ -11,7 +11,8 @@ typedef struct ends {
     baton_schedule_t *schedule;
     atomic_ullong count; /* number of calls, all right so far */
     atomic_bool wrong;
-    uint64_t last; /* a schedule that the function starts */
+    /* after each epoch below this one the function starts the next */
+    uint64_t last;
     baton_status_t status;
 } ends_t;
 

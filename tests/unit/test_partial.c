@@ -464,7 +464,8 @@ PAIR_TEST(test_lent_tensors_outlast_no_recovery)
 }
 
 /* When a step has ended, the application may free the memory that it lent for
-   it. It is not read if the next step fails before it has taken anything. */
+   it. The library does not read it if the next step fails before it has taken
+   anything. */
 PAIR_TEST(test_lent_tensors_are_not_read_after_their_step)
 {
     baton_partial_result_t seen;
@@ -484,8 +485,8 @@ PAIR_TEST(test_lent_tensors_are_not_read_after_their_step)
                   "");
 }
 
-/* Short vectors are copied, also with an operation that does not let them ride
-   on the activation. */
+/* Short vectors are copied, even if the operation does not allow an activation
+   to carry them. */
 PAIR_TEST(test_lent_vectors_that_are_short_are_copied)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);

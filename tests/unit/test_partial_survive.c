@@ -648,9 +648,9 @@ static void leave_partial(void *arg)
     rank->left = true;
 }
 
-/* All ranks destroy their partials. The victim dies after so many further
-   messages; with -1 before all others have begun; or after its own destroy, in
-   which case this returns false. */
+/* All ranks destroy their partials. The victim dies after `messages` further
+   messages or, if that is -1, before it begins. If it has ended its own destroy
+   before, it dies then, and this returns false. */
 static bool die_in_destroy(rank_t *victim, int messages)
 {
     support_thread_t *threads[3];
@@ -1123,7 +1123,7 @@ static void check_sparse(int died)
         }
         assert_memory_equal(rank->results, first->results,
                             sizeof rank->results);
-        /* The results came in the same order. */
+        /* All ranks have got the results in the same order. */
         assert_int_equal(rank->hash, first->hash);
         baton_status_t status = BATON_ERR_BUSY;
         while (status == BATON_ERR_BUSY) {

@@ -182,7 +182,7 @@ HOST_TEST(test_segments_have_limits)
     baton__segments_release(&host.segments, block);
     block = baton__segments_allocate(&host.segments, 3 * MIB);
     assert_non_null(block);
-    /* There is no memory for it. */
+    /* No memory is left. */
     assert_null(baton__segments_allocate(&host.segments, 100));
     baton__segments_release(&host.segments, block);
     for (int nth = 1; nth <= 2; nth++) {

@@ -248,7 +248,8 @@ static void kill_some_meanwhile(void)
                 all_learned &= learned[victim];
             }
             if (ranks[victim].dead && learned[victim] && below(50) == 0) {
-                /* So that no death remains unknown. */
+                /* So that no death remains unknown: the rank that has noticed
+                   it may have died since. */
                 learn(below(size), victim);
             }
         }
@@ -538,8 +539,9 @@ SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
     assert_int_equal(ranks[0].answers, 1);
 }
 
-/* Rank 0 has agreed with rank 1 that all live, and dies. When rank 1 takes that
-   view over, it has got another one from rank 2, which awaits an answer. */
+/* Rank 0 has agreed with rank 1 that all live, and dies. (A view is the set of
+   ranks that a rank knows to be lost: shrink.h.) When rank 1 takes over that
+   view, it has got another one from rank 2, which awaits an answer. */
 SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
 {
     const baton_header_t agreed = {

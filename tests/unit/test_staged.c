@@ -324,7 +324,8 @@ TEST(test_staged_unreadable_host_messages_are_received)
     post(pair, 6, HOST, ROOM);
     emulated_fail_work(pair->ends[1].device, 1);
     (void)take_next(pair, 6, DEVICE);
-    for (int polls = 0; polls < 9; polls++) { /* of ROOM / BLOCK */
+    /* fewer polls than ROOM / BLOCK, the blocks of a message */
+    for (int polls = 0; polls < 9; polls++) {
         emulated_synchronise_all(pair->ends[1].device);
         poll_both(pair);
     }

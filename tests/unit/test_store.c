@@ -1148,7 +1148,7 @@ static baton_status_t put_and_overwrite(void *context, const char *key,
     if (status == BATON_OK && !done && strstr(key, ".call") != NULL) {
         int64_t call[64] = {0};
         memcpy(call, value, bytes < sizeof call ? bytes : sizeof call);
-        call[0]++; /* its number */
+        call[0]++; /* the call now has another number */
         done = true;
         status = put_inner(context, key, call, bytes);
     }

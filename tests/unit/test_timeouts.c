@@ -437,7 +437,7 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     }
     baton_log_set(note, &journal);
     baton__inquiry_take(s[1], 0, &answer);
-    first->told = 0; /* needed if the last wait was long */
+    first->told = 0; /* a long wait may have changed this */
     baton__task_of(s[0])->reporter =
         (baton__reporter_t){.schedule = first->identity,
                             .at_ns = baton__clock_ns(),
