@@ -138,10 +138,10 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
-    /* For the progress line: the number of all measurements that are made by
-       turns, and the number of those that have ended. */
+    /* The number of measurements that are made by turns, for the progress
+       line. */
     size_t points;
-    size_t done;
+    size_t done; /* the number of these measurements that have ended */
 } bench_run_t;
 
 /* Systems that run in turns, so that all of them see the same changes of the
@@ -203,8 +203,9 @@ typedef struct bench_operation {
     size_t count, block;
     size_t source_count, target_count;
     float *source, *target; /* in place, both are the same memory */
-    /* The vectors in the device's memory: target, source. Their copies in main
-       memory are `target` and `source`. NULL: the vectors are only there. */
+    /* The vectors in the device's memory: [0] the target, [1] the source.
+       `target` and `source` are then copies in main memory. NULL: the vectors
+       are in main memory only. */
     void *on_device[2];
     bool in_place;
 } bench_operation_t;

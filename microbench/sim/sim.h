@@ -221,7 +221,8 @@ double sim_formula_us(const sim_options_t *options,
 /* ---- the table (sweep.c) ------------------------------------------------- */
 
 struct sim_command {
-    unsigned command; /* SIM_ALLREDUCE, ... */
+    /* a bit of the enumeration above, such as SIM_ALLREDUCE */
+    unsigned command;
     const char *name;
     const char *doc; /* the help, in argp's format */
     /* The variants' names, and NULL at the end. */

@@ -64,7 +64,8 @@ int top_serve(void)
 {
     int request = READ;
     while (request == READ && ferror(stdout) == 0) {
-        /* This takes tens of milliseconds, so it is done before the request. */
+        /* Listing jobs takes tens of milliseconds, so it comes before the
+           request. */
         top_job_t *jobs;
         const int count = top_job_list(&jobs);
         while ((request = getchar()) == CLOCK) {
@@ -303,8 +304,8 @@ typedef struct comparison {
     baton_board_entry_t **entries;
     int *hosts; /* by rank: the number of its host */
     int ranks, samples;
-    /* By sample and rank: when the rank came to the sample's epoch, in ns after
-       the first of `entries` did. */
+    /* For each sample and rank: when the rank came to the sample's epoch, in ns
+       after the first of `entries` came. */
     int64_t *came_ns;
 } comparison_t;
 
@@ -429,7 +430,7 @@ static void count_samples(const comparison_t *self, int rank)
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
             bin++;
         }
-        /* This makes the sum of the bins `timed`. */
+        /* The bins together then have the sum `timed`. */
         of->late_bins[bin] += of->timed * (uint64_t)(i + 1) / samples -
                               of->timed * (uint64_t)i / samples;
     }

@@ -570,9 +570,9 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
-/* What the calls of these tests allocate is free after them. MPI may allocate
-   more in some rounds, but not in all. (On one rank Open MPI leaks, and with a
-   sanitizer mallinfo2 tells nothing.) */
+/* The memory that the calls of a test allocate is free again after it. MPI may
+   allocate more in some rounds, but not in all. (On one rank Open MPI leaks,
+   and with a sanitizer mallinfo2 tells nothing.) */
 static void test_memory(void)
 {
     long least = LONG_MAX;

@@ -31,9 +31,9 @@ typedef enum fuzz_kind {
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
-    int part_bytes; /* only for program and local */
-    bool polls;     /* only for program and local: async nodes are polled */
-    int root;       /* only for quorum */
+    int part_bytes; /* for PROGRAM and LOCAL: bytes of a slot's longest part */
+    bool polls;     /* for PROGRAM and LOCAL: async nodes are polled */
+    int root;       /* for QUORUM: the rank that is the root */
     /* For quorum, the number of messages needed. For alarm, 1 if one rank
        initiates. */
     uint32_t need;

@@ -271,8 +271,8 @@ enum { ELEMENTS = 1200 };
 
 /* Element i of the gradients is not zero only on rank i % world.size, and all
    values are positive integers. So the results and residuals of an element add
-   up to the sum of what that rank has given, if it lives. The sum may be less
-   if other ranks, which have died, had dropped entries of it. */
+   up to the sum of that rank's gradients, if it lives. The sum may be less if
+   other ranks, which have died, had dropped entries of it. */
 static struct {
     baton_sparse_options_t options;
     baton_sparse_t *sparse;

@@ -29,7 +29,8 @@ enum {
     MOST_COUNT = 48,
     MOST_STEPS = 12,
     MOST_EXTRA = 20, /* contributions between a step's start and its end */
-    /* The phase before a failure, and the phase after the recovery. */
+    /* The phases of a trial: one before a failure, and one after the
+       recovery. */
     PHASES = 2,
 };
 
@@ -38,7 +39,7 @@ typedef enum fault { NO_FAULT, FAIL_SEND, KILL } fault_t;
 /* The kinds of gradients of sparse steps. All elements are integers. */
 typedef enum kind {
     ANY,
-    POSITIVE, /* so that no sum is zero and thus left out */
+    POSITIVE, /* all are positive, so no sum is zero and is left out */
     ALL,      /* like POSITIVE, and k is count: nothing remains in a residual */
     /* Equal on all ranks: nothing remains of elements that are sent. */
     SAME,
@@ -56,7 +57,7 @@ typedef struct participant {
     bool running, failed, is_slow, is_silent;
     int steps; /* number of steps that were started in this phase */
     int extra;
-    /* By step: its contributions may be made in parts. */
+    /* For each step: whether its contributions may be made in parts. */
     bool in_parts[MOST_STEPS + 2];
     /* By phase: number of results that the rank has got. */
     int reached[PHASES];

@@ -31,7 +31,8 @@ static void open_twin(twin_t *twin, const baton_sim_options_t *options)
     }
     support_ok(baton_schedule_commit(twin->send));
     support_ok(baton_schedule_commit(twin->recv));
-    support_ok(baton_sim_run(twin->sim, -1)); /* this compares the messages */
+    /* the ranks compare their messages here */
+    support_ok(baton_sim_run(twin->sim, -1));
 }
 
 static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)

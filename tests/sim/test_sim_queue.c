@@ -108,7 +108,7 @@ static double ahead(support_random_t *random, uint64_t traffic)
 {
     double unit = (double)(support_random_next(random) >> 11) * 0x1p-53;
     switch (traffic % 3) {
-    case 0: /* any time */
+    case 0: /* times have no pattern */
         return unit * 100;
     case 1: /* ranks in lock-step */
         return 1.5;

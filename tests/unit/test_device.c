@@ -62,7 +62,7 @@ TEST_WITH(test_chain_without_visits, 1, SUPPORT_DEVICES_MANUAL)
     add_chain(s, LENGTH);
     support_ok(baton_schedule_commit(s));
     emulated_counters_t before = emulated_counters(device);
-    /* This makes steps, but queries no event. */
+    /* The start makes steps of the engine, but queries no event. */
     support_ok(baton_schedule_start(s));
     emulated_counters_t after = emulated_counters(device);
     assert_int_equal(after.reduces - before.reduces +

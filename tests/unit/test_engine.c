@@ -398,7 +398,7 @@ TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
     /* The caller's thread has its own mode again. */
     assert_true((after & FAST_MATH) == FAST_MATH);
     assert_true(sums[0] == 2 * tiny);
-    /* 1 and half of the last place is rounded to even, not upwards. */
+    /* 1 plus half of its last place is rounded to even, not upwards. */
     assert_true(sums[1] == 1);
     assert_true(halved == tiny / 2);
     support_ok(baton_schedule_destroy(schedule));

@@ -94,7 +94,7 @@ TEST(test_group_tells_of_what_has_departed)
     baton__member_fini(&member);
 }
 
-static int process; /* the process of rank 1 */
+static int process; /* the number of rank 1's process */
 
 static int find_process(const void *endpoint, int rank, const char **host_out)
 {

@@ -40,7 +40,7 @@ typedef struct world {
     late_fn *late;
     int schedules; /* ranks are late only in the last one */
     int epochs;
-    /* By number of the schedule, and rank. */
+    /* The counts, by the schedule's number and the rank. */
     baton_lateness_t of[2][MOST_RANKS];
     baton_lateness_t all[MOST_RANKS]; /* by rank: the counts of the group */
 } world_t;
@@ -695,7 +695,8 @@ TEST(test_lateness_is_seen_from_another_process)
         assert_true(entry.lateness.timed >= BATON_LATENESS_LEAST);
     }
     assert_true(baton_board_next(board, &at, &entry));
-    assert_int_equal(entry.rank, 1); /* in "pair" */
+    /* the number of this rank in the group "pair" */
+    assert_int_equal(entry.rank, 1);
     assert_false(baton_board_next(board, &at, &entry));
     baton_board_close(board);
     /* Baton-top ends when all processes have ended. */
@@ -819,7 +820,7 @@ TEST(test_lateness_tells_containers_apart)
     if (jobs[0] == 0) {
         _exit(!isolate());
     }
-    /* Inside a container or after a chroot it may be forbidden. */
+    /* isolate() may be forbidden inside a container or after a chroot. */
     if (jobs[0] > 0) {
         assert_int_equal(waitpid(jobs[0], &failed, 0), jobs[0]);
     }

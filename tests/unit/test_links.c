@@ -321,7 +321,8 @@ static void end_after_reset(bool much_later)
     assert_int_equal(alive, 1);
     baton__links_ring(&ends[1].links, 2, 1);
     assert_true(is_woken(2, PATIENCE_MS));
-    baton__descriptor_close(&link_of(2, 1)->fd); /* with an unread ring */
+    /* the connection is closed with an unread ring */
+    baton__descriptor_close(&link_of(2, 1)->fd);
     assert_true(is_woken(1, PATIENCE_MS));
     settle(1);
     assert_int_equal(link_of(1, 2)->state, BATON__LINK_NONE);

@@ -476,7 +476,7 @@ TEST(test_mpi_fills_posted_receives)
             assert_false(arm(0));
             (void)poll_some(0, 64);
         }
-        /* It can't be withdrawn until the packet was taken. */
+        /* The receive can't be withdrawn before its packet was taken. */
         assert_false(withdraw_receive(7));
         settle(1);
         assert_true(came_whole(sizes[i]));
@@ -1032,7 +1032,8 @@ TEST(test_mpi_far_packets_wait_for_room)
     open_net(2, WINDOW);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < COUNT; i++) {
-        /* Beyond this, sends wait, and a body is tried again. */
+        /* Beyond this number of packets sends wait, and a body is tried
+           again. */
         bool full = i >= BATON__MPI_PACKETS;
         assert_int_equal(post(0, 1, i, i == BATON__MPI_PACKETS ? 300 : 8),
                          full ? BATON_OK : BATON_DONE);
@@ -1382,8 +1383,9 @@ static void reset_link(void)
     assert_int_equal(seen[0].losses, 0);
 }
 
-/* A firewall may have reset the connection. So packets are sent again if no
-   loss follows: soon, if there is a lifeline. */
+/* Nothing is sent over a link that was reset, since the peer may have ended.
+   But a firewall may have reset it. So packets are sent again if no loss
+   follows: soon, if there is a lifeline. */
 TEST(test_mpi_far_sends_nothing_behind_a_reset)
 {
     open_quiet();
@@ -1398,7 +1400,7 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     link_of(0, 1)->lifeline_open = true;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
-    uint16_t port; /* the port of this rank, which no other rank answers at */
+    uint16_t port; /* the port of this rank, at which no other rank answers */
     baton__answers_t *answers = &rank_of(0)->answers;
     support_ok(baton__answers_open(answers, baton__links_listen(NULL, 3, &port),
                                    0, 3, NULL));
@@ -1568,7 +1570,7 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
     settle_all(2);
     assert_int_equal(seen[1].arrivals, 2);
     drop(1, 0);
-    /* The same happens if data are awaited. */
+    /* The rank also wakes the sender if it awaits data. */
     fake_mpi_stop(true);
     assert_int_equal(take(1, 1), BATON_OK);
     pass_time(0);
@@ -1801,7 +1803,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
     settle(1);
-    /* Three parts of each message. */
+    /* Three parts of each message that rank 1 sends are in transfer. */
     assert_int_equal(rank_of(1)->net.count, 6);
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
     int failing = 2;

@@ -95,7 +95,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     atomic_store(&ends[0].count, 0);
     atomic_store(&ends[1].count, 0);
     support_schedules_run(cluster, pair.schedules);
-    support_pair_close(&pair); /* so all calls are over */
+    support_pair_close(&pair); /* so that all calls have returned */
     expect(&ends[0], 1, BATON_OK);
     expect(&ends[1], 1, BATON_OK);
 }

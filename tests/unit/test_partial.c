@@ -770,8 +770,7 @@ TEST(test_partial_wrong_use_is_refused)
         support_ok(baton_partial_test(p, &flag));
         assert_true(flag);
         seen = take_step(p, 3);
-        /* KEEP_ALL allows one wait a step; LATEST returns the latest result
-         * again. */
+        /* KEEP_ALL allows one wait a step, and LATEST any number. */
         support_expect(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen),
                        keep == BATON_KEEP_ALL ? BATON_ERR_STATE : BATON_OK);
         assert_int_equal(value_of(&seen), 3);

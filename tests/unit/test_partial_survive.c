@@ -1051,7 +1051,7 @@ static void catch_up(rank_t *rank)
     }
     if (sparse_options.partial) {
         rank->started = false;
-        /* Counts the results that only other ranks had got. */
+        /* The step also counts the results that only other ranks had got. */
         rank->step = rank->result_count;
     }
 }

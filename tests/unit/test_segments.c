@@ -152,7 +152,7 @@ HOST_TEST(test_segments_of_a_peer_that_is_behind)
     int count = 0;
     size_t most = (size_t)48 * MIB;
     while (count < BLOCKS && host.segments.total < most) {
-        /* So large that the block gets a segment of its own. */
+        /* This block is so large that it gets a segment of its own. */
         size_t part = host.segments.total / 4;
         size_t bytes = part > BYTES ? part : BYTES;
         blocks[count] = baton__segments_allocate(&host.segments, bytes);

@@ -815,7 +815,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
         support_ok(baton_schedule_commit(s[r]));
     }
     for (int r = 1; r < 3; r++) {
-        /* So that ranks know each other's schedules. */
+        /* This start introduces the schedules of these ranks to each other. */
         support_ok(baton_schedule_start(s[r]));
     }
     step(3, 6);

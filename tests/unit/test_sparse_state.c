@@ -215,7 +215,8 @@ TEST(test_import_goes_on_with_the_same_late_ranks)
         options.mode_ranks = options.mode == BATON_QUORUM ? 1 : 0;
         options.momentum = i % 3 == 0 ? 0.5 : 0;
         options.short_velocity = i % 6 == 0;
-        options.warmup = i / 4 % 2 == 0 ? 8 : 0; /* a k above max_k */
+        /* in the warm-up k is above max_k */
+        options.warmup = i / 4 % 2 == 0 ? 8 : 0;
         options.sync_every = i % 5 == 0 ? 4 : 0;
         options.seed = 5;
         go_on_late(sizes[i / 4 % 4], &options);

@@ -515,7 +515,7 @@ typedef struct traffic {
     support_random_t random;
     mishap_t mishap;
     uint32_t posted;           /* number of messages that were posted */
-    bool withdrawn[TURNS + 1]; /* by number of the message */
+    bool withdrawn[TURNS + 1]; /* for each number of a message */
     bool sending[SLOTS], receiving[SLOTS];
     uint32_t number[SLOTS], expected[SLOTS];
     /* The number of the last message that has arrived. Messages arrive in

@@ -699,7 +699,7 @@ PROGRAM(be_elsewhere)
     check_sums(rank, group);
     CHECK(requests > 0);
     CHECK_OK(baton_group_destroy(group));
-    CHECK(requests <= 0); /* that of the last flush was not counted */
+    CHECK(requests <= 0); /* the request of the last flush was not counted */
 #else
     CHECK(status == BATON_ERR_UNSUPPORTED);
     CHECK_SAYS("this libbaton was built without UCX");
@@ -1117,7 +1117,7 @@ PROGRAM(persist)
                      : baton_group_join(engine, &mortal, "persist",
                                         rank == dying ? 1000 : 60000, &group);
         if (rank == dying) {
-            (void)raise(SIGKILL); /* this process was not needed */
+            (void)raise(SIGKILL); /* the group did not need this process */
         }
     }
     check_sums(rank, group);

@@ -55,7 +55,8 @@ TEST_EACH(test_timeout_names_what_is_awaited, 2)
     support_schedules_destroy(cluster, schedules);
 }
 
-/* Of many nodes the first eight are named, and of those after them four. */
+/* If many nodes wait, the error names the first eight, and four of the nodes
+   after these. */
 TEST_MANUALLY(test_timeout_names_some_of_many, 2)
 {
     enum { MANY = 10 };

@@ -35,7 +35,7 @@ typedef struct file {
    to. */
 typedef struct seen {
     baton_trace_record_t of;
-    baton_trace_schedule_t schedule; /* all zero: none */
+    baton_trace_schedule_t schedule; /* all fields are 0: no schedule */
 } seen_t;
 static seen_t seen[MOST];
 static size_t seen_count;
