@@ -1,4 +1,6 @@
-/* Answers: how a rank learns whether a rank for which it waits still lives. */
+/* Answers: how a rank learns whether a rank for which it waits still lives. It
+   asks by connecting to the rank's listener, at which a thread of the rank's
+   process answers (answers.h). */
 #include "support/cluster.h"
 #include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"

@@ -1,6 +1,8 @@
 /* The contributions that a failed epoch has taken from a partial collective are
    pending again. Only cases that tests through partial.h do not meet are here;
-   sim/test_properties.c has the others. */
+   sim/test_properties.c has the others. The application lends a contribution if
+   the library may use the application's memory instead of a copy, until the
+   wait for the step returns. */
 #include "coll/partial/contribution.h"
 #include "support/cluster.h"
 

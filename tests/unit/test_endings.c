@@ -1,4 +1,5 @@
-/* Epochs that are cancelled, or whose schedule is destroyed while they run. */
+/* Epochs that are cancelled, or whose schedule is destroyed while they run. A
+   rank tells its peers of both by notices, which are short messages. */
 #include "progress/state/member.h"
 #include "support/cluster.h"
 

@@ -1,6 +1,7 @@
 /* The tables of a group: names and the numbers of schedules with that name,
    committed schedules, schedules that were destroyed before their peers had
-   committed them, and lost peers. */
+   committed them, and lost peers. Each recovery begins another incarnation of
+   the group's schedules. */
 #include "base/alloc.h"
 #include "progress/state/member.h"
 #include "support/cmocka.h"

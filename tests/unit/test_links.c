@@ -1,6 +1,8 @@
 /* Links between ranks on different hosts, through sockets in one process: which
    rank connects, which event wakes which rank, and how a rank learns that a
-   link has ended. */
+   link has ended. To ring a peer is to wake it: the rank writes to the link how
+   many packets it has sent. A lifeline is a second connection, on which nothing
+   is sent: it ends when the peer's process has ended (links.h). */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "support/cluster.h"

@@ -1,5 +1,6 @@
-/* Loans: which receives have one, and what the engine does with a message that
-   a reduce reads in place. The ranks take turns in one thread, so a rank does
+/* Loans: receives whose message the transport lends, so that a reduce reads it
+   in place (sched/loans.h). Tests which receives have one, and what the engine
+   does with the message. The ranks take turns in one thread, so a rank does
    nothing until the test drives it. */
 #include "base/alloc.h"
 #include "progress/driving/engine.h"

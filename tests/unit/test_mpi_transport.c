@@ -1,7 +1,17 @@
 /* Endpoints of the MPI transport, in one process and one thread, over a fake
    MPI: which way each message takes, and what happens if there is no room, no
    credit, or no peer any more. test_conformance.c tests the properties that all
-   transports share. */
+   transports share.
+
+   The words are those of packet.h. Near peers are on this host, and far ones on
+   others. Packets announce messages, and answer announcements; those for which
+   there is no capacity wait in an outbox. An offered message stays in the
+   sender's memory, where its receiver reads it. A pulled one is sent by MPI
+   when its receiver asks for the data. A body is sent at once, in several
+   packets. Each credit allows a peer to send one more message; the window is
+   the number of credits at first. To ring a far peer is to wake it over a link,
+   and a lifeline is a second connection to it (links.h). To ask a peer is to
+   find out whether it still answers (answers.h). */
 #include "support/cluster.h"
 #include "support/fake_mpi/fake_mpi.h"
 #include "support/malloc.h"

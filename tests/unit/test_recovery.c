@@ -1,5 +1,5 @@
-/* After failures the caller owns its memory again, and a group works again once
-   it was recovered. baton-fuzz tests random failures of nodes. */
+/* After failures the caller owns its memory again, and a group works again
+   after a recovery. baton-fuzz tests random failures of nodes. */
 #include "base/clock.h"
 #include "progress/state/task.h"
 #include "support/cluster.h"

@@ -1,6 +1,7 @@
-/* The rings in shared memory: their exact capacity, their end, fairness, and
-   producers that are killed or stopped in the middle of a record, or while they
-   ring a doorbell. */
+/* The rings in shared memory, which are queues of records: their exact
+   capacity, their end, fairness, and producers that are killed or stopped in
+   the middle of a record, or while they ring a doorbell, which wakes the
+   consumer. */
 #include "support/cluster.h"
 #include "transport/shm/doorbell.h"
 #include "transport/shm/ring.h"

@@ -1,7 +1,8 @@
 /* baton_group_shrink with ranks that die at any moment, even while they report
    to others, and whose deaths not every rank notices by itself. Also
    partitions, and partials that go on by themselves after one. All ranks take
-   turns in one thread. Over MPI: mpi/mpi_survivors.c. */
+   turns in one thread. Over MPI: mpi/mpi_survivors.c. Ranks report losses,
+   recoveries and farewells by notices, which are short messages. */
 #include "base/alloc.h"
 #include "ops/op.h"
 #include "progress/state/member.h"
