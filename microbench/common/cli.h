@@ -143,7 +143,7 @@ _Noreturn void cli_refuse(const cli_parser_t *parser, const char *format, ...)
 bool cli_read_count(const char *text, uint64_t *out);
 
 /* Returns the value of BATON_SEED. Returns 1 if BATON_SEED is unset or no
-   number; the library warns of the latter. */
+   number; if it is no number, the library also warns. */
 uint64_t cli_default_seed(void);
 
 /* Returns a size in the form that options take: "64", "4K" or "1M". The second

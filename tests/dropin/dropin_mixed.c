@@ -46,7 +46,7 @@ WATCH(Unpack,
 /* While this is true, MPI_Pack fails, since it is told that the buffer has no
    room. */
 static bool no_room;
-static int packs; /* calls of MPI_Pack */
+static int packs; /* number of calls of MPI_Pack */
 int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
               int *at, MPI_Comm c)
 {
@@ -528,7 +528,8 @@ static void test_freed(void)
     int key, counts[16], at[16];
     MPI_Request q;
     MPI_Datatype others[8];
-    if (size == 1) { /* Open MPI itself does not keep the type */
+    /* Open MPI, which has the calls of one rank, does not keep the type */
+    if (size == 1) {
         return;
     }
     MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);

@@ -37,8 +37,9 @@ typedef struct fuzz_task_plan {
     /* For quorum, the number of messages needed. For alarm, 1 if one rank
        initiates. */
     uint32_t need;
-    uint32_t limit; /* only for alarm: epochs ahead of the application */
-    bool watches;   /* the schedule has an on_recover function */
+    /* for ALARM: the most epochs that run before the application */
+    uint32_t limit;
+    bool watches; /* the schedule has an on_recover function */
 } fuzz_task_plan_t;
 
 /* Transient faults, which end when the cluster heals. Each is on or off for a

@@ -184,7 +184,7 @@ static void test_places(void)
     if (world.rank == 0) {
         support_mpi_ok(baton_schedule_commit(s));
         support_mpi_ok(baton_schedule_start(s));
-        do { /* until the error can say what the epoch waits for */
+        do { /* until the error can name the awaited message */
             support_mpi_expect(baton_schedule_wait(s, 1), BATON_ERR_TIMEOUT);
         } while (strstr(baton_error_message(), "not begun") != NULL ||
                  strstr(baton_error_message(), "the engine is busy") != NULL);

@@ -392,7 +392,7 @@ static void activated_close(activated_t *self)
 }
 
 /* The epoch runs once the limit allows it. That is after it was activated, and
-   before the stream gets there. */
+   before the stream reaches the epoch. */
 TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
 {
     activated_t world = activated_open(cluster, 1);

@@ -82,8 +82,7 @@ static void connect_ends(int a, int b)
     assert_int_equal(link_of(b, a)->state, BATON__LINK_OPEN);
 }
 
-/* Does what the kernel does with the link and the lifeline when a process
-   ends. */
+/* Ends the link and the lifeline as the kernel does when a process ends. */
 static void end_process(int rank, int peer)
 {
     baton__link_t *link = link_of(rank, peer);
@@ -494,7 +493,7 @@ LINKS_TEST(test_links_choose_the_common_network)
     its->addresses[0] = (baton__link_address_t){
         .family = AF_INET, .prefix = 20, .bytes = {192, 0, 2, 1}};
     its->addresses[1] = address(5, 32, 20);
-    /* The address in the second network. */
+    /* Only this address is in the second network. */
     its->addresses[2] = address(9, 17, 20);
     baton__links_connect(&ends[0].links, 1);
     struct sockaddr_in to;

@@ -1,5 +1,6 @@
-/* The function that is called when an epoch has ended. It is called once for
-   each epoch, however that has ended. Also what the function may do. */
+/* The function that is called when an epoch has ended: it is called once for
+   each epoch, however the epoch has ended. Also the calls that this function
+   may make. */
 #include "support/sparse.h"
 
 #include <baton/partial.h>

@@ -595,7 +595,7 @@ TEST_EACH(test_wait_with_ends_by_its_function, 2)
                                             take_turn, &beside),
                    BATON_DONE);
     assert_int_equal(beside.turns, 3);
-    do { /* until the error can say what the epoch waits for */
+    do { /* until the error can name the awaited message */
         support_expect(
             baton_schedule_wait_with(beside.own, 0, 1, take_turn, &beside),
             BATON_ERR_TIMEOUT);

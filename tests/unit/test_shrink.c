@@ -396,7 +396,8 @@ TEST(test_every_cut_leaves_one_side)
                                           .dtype = BATON_U64,
                                           .on_loss = BATON_ON_LOSS_CONTINUE};
     cut_all(7, NULL);
-    /* The ranks destroy their groups one after another. */
+    /* The ranks destroy their groups one after another, so each waits in vain
+       for those after it. */
     support_set_variable("BATON_DESTROY_MS", "1");
     cut_all(5, &full);
     support_set_variable("BATON_DESTROY_MS", NULL);

@@ -863,8 +863,8 @@ TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
 }
 
 /* The expected velocities. u advances with each start of its rank, whether late
-   or not. It becomes 0 where a result that the rank has got has an entry. No
-   part of it is lost. */
+   or not. It becomes 0 at each entry of a result that the rank has got. No part
+   of it is lost. */
 typedef struct momenta {
     support_sparse_t *group;
     /* Left: the part that is in no result yet. */

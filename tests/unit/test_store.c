@@ -471,9 +471,9 @@ TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
     ask_peers(false);
 }
 
-/* Rank 1 is stopped while it reads rank 0's vector. When it continues, rank 0
-   has lost it, and has its vector back: it has written to it and freed it. So
-   rank 1 must not take what it reads for the result, nor end by SIGSEGV. */
+/* Rank 1 is stopped while it reads rank 0's vector. When rank 1 continues, rank
+   0 has counted it as lost, and has written to the vector and freed it. So rank
+   1 must not take the data that it reads for the result, nor end by SIGSEGV. */
 enum { LONG = 1 << 24 };
 static int32_t *result; /* rank 1's result; rank 0 looks at it */
 

@@ -677,7 +677,7 @@ TEST_WITH(test_a_rank_that_does_not_measure, RANKS, SUPPORT_OWN_ENGINES)
     for (int late = 0; late < 2; late++) {
         support_cluster_run(cluster, choose, &(bool){late != 0});
     }
-    /* The group does not try again. */
+    /* After this failure the group does not measure again. */
     support_cluster_run(cluster, run_allreduce, NULL);
     support_set_variable("BATON_TUNE", NULL);
     assert_int_equal(samples, 0);
