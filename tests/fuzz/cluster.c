@@ -69,7 +69,8 @@ bool fuzz_is_consequence(const fuzz_participant_t *participant,
     const fuzz_cluster_t *cluster = participant->task->cluster;
     fuzz_kind_t kind = participant->task->plan->kind;
     bool killed = cluster->plan.permanent == FUZZ_PERMANENT_KILL;
-    /* The root gets too few answers; a branch waits for the dead rank. */
+    /* In a quorum the root gets too few answers. In a program a branch waits
+       for the dead rank. */
     bool unreachable = status == BATON_ERR_UNREACHABLE && killed &&
                        (kind == FUZZ_QUORUM || kind == FUZZ_PROGRAM);
     /* The dead rank would have activated the epoch, and no rank waits for a

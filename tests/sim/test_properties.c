@@ -23,7 +23,7 @@
 #include <sched.h>
 
 enum {
-    TRIALS = SUPPORT_REPEAT(1500), /* numbers of trials for each row */
+    TRIALS = SUPPORT_REPEAT(1500), /* number of trials of each row */
     DEVICE_TRIALS = SUPPORT_SANITIZED ? 30 : 60,
     MOST_RANKS = 33,
     MOST_COUNT = 48,

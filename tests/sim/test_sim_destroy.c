@@ -271,7 +271,7 @@ TEST(test_sim_destroy_names_what_is_left)
     support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY,
                   "1 schedules of rank 1");
     support_says("\"my own\"");
-    /* Nothing has happened. */
+    /* The refused calls have changed nothing. */
     double us = -1;
     support_ok(baton_sim_epoch(sim, &us));
     support_ok(baton_schedule_destroy(own));

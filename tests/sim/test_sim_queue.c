@@ -130,7 +130,7 @@ TEST(test_queue_random_traffic_keeps_order)
                 pair_push(pair, pair->now + ahead(&random, traffic));
             } else if (what < 15) {
                 pair_pop(pair);
-            } else { /* peek before an earlier item is pushed */
+            } else { /* peeks before it pushes an earlier item */
                 pair_peek(pair);
             }
         }

@@ -182,7 +182,7 @@ ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
                       "start of \"alias\": buffers 1 and 2 were apart when it "
                       "was committed, and now they share memory");
     }
-    /* A rebind to NULL binds no memory, so it separates no buffers. */
+    /* A rebind to NULL binds no memory. */
     support_ok(baton_buffer_rebind(b.s, left.buffer, NULL));
     support_ok(baton_buffer_rebind(b.s, left.buffer, b.other));
     support_fails(baton_schedule_start(b.s), BATON_ERR_INVALID,

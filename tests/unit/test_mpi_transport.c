@@ -830,7 +830,7 @@ static void expect_window(int window)
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 50);
-    for (int i = 0; i < window; i++) { /* as many messages can be sent again */
+    for (int i = 0; i < window; i++) { /* the whole window is free again */
         assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
     }
     assert_int_equal(post(0, 1, 51, 16), BATON_OK);
@@ -910,7 +910,7 @@ static void expect_kept(size_t bytes, int most)
     for (int i = most - 1; i > 0; i -= 2) {
         drop(1, i);
     }
-    settle_all(2); /* half of the buffers are reported at once */
+    settle_all(2); /* half of the buffers are reported as free at once */
     for (int i = 0; i < most / 2; i++) {
         assert_int_equal(post(0, 1, 101, bytes), BATON_DONE);
     }

@@ -341,7 +341,7 @@ static unsigned part(int count, unsigned cut, unsigned ended,
             const unsigned others = (cut >> r & 1 ? ~cut : cut) & all & ~ended;
             const int lowest = __builtin_ctz(others);
             char says[160];
-            /* The reason is known of the rank that is lost first. */
+            /* The error has the reason for the rank that is lost first. */
             (void)snprintf(says, sizeof says,
                            "partition: %d rank%s, the lowest of which is rank "
                            "%d%s, can't be reached",

@@ -815,7 +815,8 @@ TEST(test_partial_sends_little_for_one_rank)
         support_sparse_start(group);
         support_ok(baton_sim_run(group->sim, -1));
         for (int rank = 0; rank < size; rank++) {
-            assert_true(take(group, rank)); /* all residuals are not zero */
+            /* after this step every rank has a residual */
+            assert_true(take(group, rank));
         }
         uint64_t before = baton_sim_totals(group->sim).bytes;
         start_alone(group, 0);

@@ -756,7 +756,8 @@ static baton_status_t get_slowly(void *context, const char *key, void *value,
         last = (unsigned)strtoul(strchr(key, '.') + 1, NULL, 10);
         if (last == slow) {
             slow = 0;
-            /* Longer than CONFIRM_NS in bootstrap_store.c, which is 1 s. */
+            /* Sleeps for longer than CONFIRM_NS in bootstrap_store.c, which is
+               1 s. */
             (void)usleep(1500000);
         }
     }

@@ -343,7 +343,8 @@ TEST_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES)
     tune_well(cluster, usual);
     baton_tune_options_t options = usual;
     options.most_bytes = (size_t)BYTES * 64;
-    /* Includes the last sample of all, after which only a vote is left. */
+    /* The last of these is the last sample of all, after which only a vote is
+       left. */
     static const int last[] = {1, 14, 40, 92, 160};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) {
         task_t task = task_of(options);

@@ -381,8 +381,7 @@ static void run_rank_1(void *arg)
 {
     start(1);
     baton_status_t status = wait(1, SUPPORT_WAIT_MS);
-    /* An interrupt from before is reported to a thread that has started
-       nothing. */
+    /* An earlier interrupt is reported to a thread that has started nothing. */
     support_ok(status == BATON_ERR_INTERRUPTED && of.kind >= RECOVERY
                    ? wait(1, SUPPORT_WAIT_MS)
                    : status);
