@@ -435,9 +435,9 @@ TEST(test_loans_are_read_into_a_target_that_is_free)
     pair->groups[1]->transport = inproc;
 }
 
-/* The message can't be read any more after some of its parts were reduced: into
-   a target of its own, into the other operand, or to where the message is
-   received. */
+/* The message can't be read any more after some of its parts were reduced. The
+   reduce writes to a target of its own, to the other operand, or to the memory
+   of the receive. */
 TEST(test_loans_that_can_not_be_read_are_received)
 {
     enum { OWN, OTHER, SAME, TARGETS };

@@ -356,8 +356,8 @@ TEST(test_residual_and_velocity_are_what_steps_begin_with)
     support_sparse_close(right);
 }
 
-/* After the import of a state of the warm-up, entries that sparse steps have
-   sent since are not masked in the velocity of a dense one. */
+/* A state of the warm-up is imported after sparse steps. The next dense step
+   must not change the velocity of entries that these sparse steps had sent. */
 TEST(test_import_goes_back_to_dense_steps)
 {
     baton_sparse_options_t options = some_options();
