@@ -29,7 +29,7 @@ if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
-# ---- what the tables share -------------------------------------------------
+# ---- functions for all tables ----------------------------------------------
 
 # Functions for awk. `at` has the number of a CSV file's field by the field's name.
 # fill() fills a format with fields; %n stands for three significant digits.
@@ -752,7 +752,7 @@ sparse_paper() {
         }' "$work/all"
 }
 
-# ---- what README.md has of docs/measurements.md ----------------------------------
+# ---- rows of docs/measurements.md in README.md -----------------------------------
 
 # Measures nothing: the rows are from the tables of that page.
 measured() {

@@ -337,7 +337,7 @@ static void bench_collective_report(const contest_t *contest,
     }
 }
 
-/* ---- all of it ---------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------- */
 
 static void bench_collective_measure(bench_run_t *run, size_t layers,
                                      uint64_t bytes)

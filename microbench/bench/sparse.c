@@ -333,7 +333,7 @@ static void bench_sparse_report(const contest_t *contest,
     }
 }
 
-/* ---- all of it ---------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------- */
 
 static void measure_case(bench_run_t *run, size_t count, double density)
 {

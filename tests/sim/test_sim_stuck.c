@@ -367,7 +367,7 @@ TEST(test_deadlock_blames_the_node_that_does_not_fire)
     RUN_ALL(all, BATON_ERR_DEADLOCK);
 }
 
-/* ---- ranks that are not there ---------------------------------------------
+/* ---- ranks that are missing -----------------------------------------------
  */
 
 TEST(test_deadlock_blames_the_rank_that_is_absent)

@@ -102,7 +102,7 @@ TEST(test_sim_trace_tells_each_epoch_once)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* ---- the same again ----------------------------------------------------- */
+/* ---- equal traces ------------------------------------------------------- */
 
 /* Adds a word to the hash by FNV-1a, byte by byte. */
 static void add_bits(uint64_t *hash, uint64_t bits)

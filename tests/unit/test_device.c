@@ -150,7 +150,7 @@ TEST_WITH(test_lengths, 1, SUPPORT_DEVICES)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* ---- where scratch lies ------------------------------------------------ */
+/* ---- the memory of scratch --------------------------------------------- */
 
 TEST_WITH(test_scratch_follows_device_memory, 1, SUPPORT_DEVICES)
 {

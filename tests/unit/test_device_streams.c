@@ -59,7 +59,7 @@ static baton_schedule_t *doubling(user_t *user)
     return s;
 }
 
-/* ---- nothing before the stream gets there ------------------------------ */
+/* ---- no work before the stream reaches it ------------------------------ */
 
 TEST_ON_DEVICES(test_gate, 1)
 {
@@ -103,7 +103,7 @@ TEST_ON_DEVICES(test_gate, 1)
     user_close(&user);
 }
 
-/* ---- without a visit to the host --------------------------------------- */
+/* ---- chains that do not return to the CPU ------------------------------ */
 
 /* A manual engine makes no step after the start. The user's stream sees the end
    of the epoch nevertheless, even if the epoch has an optional node. */

@@ -394,7 +394,7 @@ TEST_EACH(test_destroy_before_a_peer_commits, 3)
     support_ok(baton_schedule_destroy(s[2]));
 }
 
-/* ---- peers that take no notice ------------------------------------------ */
+/* ---- peers that have no room for notices -------------------------------- */
 
 enum { MANY = 200 };
 

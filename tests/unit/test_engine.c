@@ -200,7 +200,7 @@ TEST(test_engine_with_an_armed_schedule_rests)
     support_cluster_close(cluster);
 }
 
-/* ---- who leaves, leaves copies ------------------------------------------ */
+/* ---- a caller that leaves the engine leaves copies ---------------------- */
 
 static atomic_bool copying;
 static atomic_bool watching;

@@ -35,7 +35,7 @@ TEST_EACH(test_epoch_runs_once_a_start, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* ---- whose outcome it is ---------------------------------------------- */
+/* ---- the outcomes of epochs ------------------------------------------- */
 
 static baton_status_t fail_even(void *arg, baton_call_t *call)
 {

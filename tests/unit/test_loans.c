@@ -23,7 +23,7 @@ static int close_pair(void **state)
     return 0;
 }
 
-/* ---- which receives ---------------------------------------------------- */
+/* ---- the receives that have a loan ------------------------------------- */
 
 /* A schedule of rank 1 that receives from rank 0 and adds that to `sum`. */
 typedef struct graph {

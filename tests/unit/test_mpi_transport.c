@@ -255,7 +255,7 @@ static bool is_readable(int rank)
     return is_ready(rank, 0, 0);
 }
 
-/* ---- which way --------------------------------------------------------- */
+/* ---- the way of a message ---------------------------------------------- */
 
 /* Sends, receives and compares a message. Returns the kind of packet that has
    announced it. */

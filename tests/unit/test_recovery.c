@@ -27,7 +27,7 @@ TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
     support_cluster_run(cluster, run_given_up, &seed);
 }
 
-/* ---- notices that recovery gives --------------------------------------- */
+/* ---- the notices of a recovery ----------------------------------------- */
 
 /* The other ranks wait for a rank that recovers late, and name it. */
 TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
@@ -310,7 +310,7 @@ TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
     end_behind_failure();
 }
 
-/* ---- who waits meanwhile ---------------------------------------------- */
+/* ---- threads that wait meanwhile -------------------------------------- */
 
 typedef struct waiting {
     baton_schedule_t *schedule;

@@ -103,7 +103,7 @@ TEST(test_selections_are_those_of_a_sort)
     for_each_isa(run_cases);
 }
 
-/* ---- of sums ----------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------- */
 
 static double left[LARGEST], right[LARGEST], sums[LARGEST];
 

@@ -773,7 +773,7 @@ TEST(test_steps_that_differ_are_told)
     support_sparse_close(group);
 }
 
-/* ---- partial ones ------------------------------------------------------ */
+/* ---- partial all-reduces ----------------------------------------------- */
 
 static baton_sparse_options_t partial_options(void)
 {

@@ -124,7 +124,7 @@ TEST(test_import_goes_on_with_the_same_bits)
     }
 }
 
-/* ---- partial ones ------------------------------------------------------ */
+/* ---- partial all-reduces ----------------------------------------------- */
 
 /* One rank starts after the epoch of the others has ended, unless that epoch
    waits for it. So in modes that allow it, a gradient is pending after each
@@ -264,7 +264,7 @@ TEST(test_export_between_different_steps_is_refused)
     support_sparse_close(group);
 }
 
-/* ---- another cut ------------------------------------------------------- */
+/* ---- other tensors ----------------------------------------------------- */
 
 /* A step of zero gradients that sends everything: the result is the sum of the
    residuals. */

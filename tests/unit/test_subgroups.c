@@ -18,7 +18,7 @@ static baton_group_t *make(const support_cluster_t *cluster, int rank,
     return group;
 }
 
-/* ---- any of them ----------------------------------------------------------
+/* ---- failures of any allocation -------------------------------------------
  */
 
 static void run_random(support_worker_t *worker)
