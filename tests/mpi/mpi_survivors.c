@@ -264,8 +264,7 @@ static void check_same(baton_group_t *group, uint64_t hash)
     support_mpi_ok(baton_schedule_destroy(sum));
 }
 
-/* ---- a sparse all-reduce --------------------------------------------------
- */
+/* ---- a sparse all-reduce ------------------------------------------------ */
 
 enum { ELEMENTS = 1200 };
 

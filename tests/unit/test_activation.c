@@ -205,8 +205,7 @@ TEST_MANUALLY(test_activation_of_two_levels_begins_with_leaders, 23)
     support_schedules_destroy(cluster, s);
 }
 
-/* ---- a run that is driven by hand -----------------------------------------
- */
+/* ---- a run that is driven by hand --------------------------------------- */
 
 /* Pops all ready nodes without completing them. Returns them as a mask. */
 static uint32_t pop_all(baton__run_t *run)

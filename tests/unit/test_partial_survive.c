@@ -540,8 +540,7 @@ TEST(test_partial_goes_on_whoever_dies_when)
     assert_true(died > TRIALS / 4);
 }
 
-/* ---- with progress threads ------------------------------------------------
- */
+/* ---- with progress threads ---------------------------------------------- */
 
 static void start_step(rank_t *rank)
 {
@@ -1308,8 +1307,7 @@ TEST(test_sparse_shrinks_after_a_lack_of_memory)
     assert_true(last > 10);
 }
 
-/* ---- sparse all-reduces that go on by themselves --------------------------
- */
+/* ---- sparse all-reduces that go on by themselves ------------------------ */
 
 static void solo_sparse_options(void)
 {

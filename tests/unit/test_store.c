@@ -994,8 +994,7 @@ PROGRAM(refuse)
 
 STORE_TEST(test_store_calls_are_refused, refuse, 1, -1)
 
-/* ---- groups that change ---------------------------------------------------
- */
+/* ---- groups that change ------------------------------------------------- */
 
 enum { ROUNDS = 20, GROWN = 4 };
 

@@ -313,8 +313,7 @@ TEST(test_trace_leaves_the_simulator_out)
     assert_int_equal(file->head->written, file->mark);
 }
 
-/* ---- spans, and the ring --------------------------------------------------
- */
+/* ---- spans, and the ring ------------------------------------------------ */
 
 /* Adds so many spans that they fill a quarter of the ring. */
 static void add_spans(void *arg)
@@ -403,8 +402,7 @@ TEST(test_trace_names_255_spans)
     }
 }
 
-/* ---- files and processes --------------------------------------------------
- */
+/* ---- files and processes ------------------------------------------------ */
 
 #define CHECK(right) ((right) ? (void)0 : child_fails(__LINE__))
 static void child_fails(int line)
@@ -561,8 +559,7 @@ TEST(test_trace_has_4096_schedules)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* ---- a job that loses a rank ----------------------------------------------
- */
+/* ---- a job that loses a rank -------------------------------------------- */
 
 static void run_job(const char *folder, int rank)
 {
