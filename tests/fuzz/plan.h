@@ -37,7 +37,7 @@ typedef struct fuzz_task_plan {
     /* For quorum, the number of messages needed. For alarm, 1 if one rank
        initiates. */
     uint32_t need;
-    /* for ALARM: the most epochs that run before the application */
+    /* for ALARM: how many epochs may run ahead of the application */
     uint32_t limit;
     bool watches; /* the schedule has an on_recover function */
 } fuzz_task_plan_t;

@@ -258,8 +258,8 @@ LINKS_TEST(test_links_end_though_a_child_lives)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* A rank is told that a peer has lost it. It then loses that peer, too, but
-   need not tell it. */
+/* A rank is told that a peer has lost it. When the rank then loses that peer,
+   too, it knows that the peer has lost it before. */
 LINKS_TEST(test_links_tell_who_is_lost)
 {
     connect_ends(0, 1);
