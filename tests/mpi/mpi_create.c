@@ -118,8 +118,8 @@ static void call_the_others(void *arg, baton_log_level_t level,
     }
 }
 
-/* The last rank waits for all others. These make their calls only after it has
-   warned. */
+/* The last rank makes its call first. The other ranks make theirs after the
+   last rank has logged a warning. */
 static void check_late(void)
 {
     const int last = world.size - 1;

@@ -525,7 +525,7 @@ static void check_element(size_t i)
 }
 
 /* Each block has its share of the k entries, and at least one entry, if it has
-   as many elements. It may have fewer if sums are zero. */
+   as many elements. A block may have fewer entries if sums are zero. */
 static void check_quotas(const baton_sparse_result_t *result, int teams)
 {
     size_t blocks = (size_t)(trial.size / teams), begin = 0, at = 0;

@@ -567,8 +567,8 @@ static void refuses(const dense_case_t *c, int rank)
 }
 
 /* Every builder refuses, on every rank, a view that does not fit its buffer, or
-   names none, and a root, type or operation that does not exist. It frees what
-   it has allocated. */
+   names none, and a root, type or operation that does not exist. The builder
+   frees what it has allocated. */
 TEST(test_every_builder_refuses_wrong_arguments)
 {
     static const baton_view_t wrongs[] = {

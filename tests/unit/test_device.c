@@ -452,7 +452,8 @@ TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
 }
 
 /* A copy to main memory fails, and so do the copies from there that follow it.
-   Their queue is examined first, but the message must name the first cause. */
+   The queue of the later copies is examined first, but the message must name
+   the first cause. */
 TEST_WITH(test_failure_names_its_cause_in_a_later_queue, 1,
           SUPPORT_DEVICES_MANUAL)
 {

@@ -592,8 +592,8 @@ TEST(test_refused_work)
 /* ---- order ------------------------------------------------------------- */
 
 /* The first sparse step is put into the stream right after the last dense step
-   of the warm-up, which belongs to the other schedule. It begins only after
-   that one has ended. */
+   of the warm-up, which belongs to the other schedule. The sparse step begins
+   only after the dense one has ended. */
 TEST(test_warm_up_ends_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);

@@ -65,8 +65,8 @@ TEST_EACH(test_other_order_of_commits_swaps_no_data, RANKS)
 
 /* ---- an unmatched receive ---------------------------------------------- */
 
-/* Rank 0 waits in "lonely", which rank 1 never creates. It must not take the
-   messages of another schedule. */
+/* Rank 0 waits in "lonely", which rank 1 never creates. Rank 0 must not take
+   the messages of another schedule. */
 TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
 {
     exchange_t good[RANKS] = {{0}};

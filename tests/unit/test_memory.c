@@ -1,5 +1,5 @@
 /* Every create, add and commit while the n-th of its allocations fails, for
-   each n. It returns an error, leaks nothing, and works when it is called
+   each n. The call returns an error, leaks nothing, and works when it is made
    again. */
 #include "sched/schedule.h"
 #include "support/stuck.h"
