@@ -14,8 +14,9 @@ enum {
     REHEARSED_UNITS = 200
 };
 
-/* A system in one way, with a runner for each layer. Each schedule is used in
-   one way only, as in an application, so that Baton learns how it is used. */
+/* A system that is measured in one way of calling, with a runner for each
+   layer. Each schedule is used in one way only, as in an application, so that
+   Baton learns how it is used. */
 typedef struct contestant {
     const bench_system_t *system;
     bench_way_t way;

@@ -1068,8 +1068,8 @@ int main(int argc, char **argv)
         }
     }
     /* Groups of communicators that were freed are destroyed when their last
-       operation has ended. There remain that of MPI_COMM_WORLD and that of
-       test_mismatch, where MPI frees a request by itself. */
+       operation has ended. Two groups remain: that of MPI_COMM_WORLD, and that
+       of test_mismatch, where MPI frees a request by itself. */
     for (int found = 0; groups > 2; settle(MPI_COMM_SELF, 1)) {
         MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
     }

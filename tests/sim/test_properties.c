@@ -659,7 +659,7 @@ static void count_given(participant_t *p)
 static void give_more(participant_t *p)
 {
     if (p->extra < MOST_EXTRA && support_is_partial(trial.row) &&
-        /* Outside of the stream, this would overtake the stream's
+        /* Outside of the stream, this contribution would overtake the stream's
            contribution. */
         !p->own.in_stream) {
         p->extra++;

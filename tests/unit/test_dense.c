@@ -736,8 +736,9 @@ TEST(test_the_vector_of_a_root_is_named)
           .source = support_scratch(s, 16));
 }
 
-/* Views that end where the others begin do not overlap. The arguments of an
-   older header end before the fields that were added since. */
+/* Views do not overlap if one begins where the other ends. A caller with an
+   older header has shorter arguments, without the fields that were added
+   since. */
 TEST(test_allreduce_takes_views_beside_each_other)
 {
     for (size_t behind = 0; behind < 2; behind++) {

@@ -431,8 +431,8 @@ TEST_MANUALLY(test_lateness_counts_epochs_that_ended_before_a_rank_came, 2)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 0 has waited for rank 1, but not for rank 2, which comes later than rank
-   0's end. */
+/* Rank 0 has waited for rank 1, but not for rank 2, which starts only after the
+   end of rank 0's epoch. */
 TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "uneven");
@@ -806,8 +806,9 @@ static void run_contained_job(const char *folder, const char *name)
     run_job(folder, name, 0);
 }
 
-/* The processes have the same numbers, and their boards the same inodes. The
-   name of the job is not valid text, and is cut off within a character. */
+/* Two jobs in two containers: their processes have the same numbers, and their
+   boards the same inode numbers. The name of the job is not valid text, and is
+   cut off within a character. */
 TEST(test_lateness_tells_containers_apart)
 {
     char folders[][26] = {"/tmp/test_lateness.XXXXXX",

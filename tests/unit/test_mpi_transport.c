@@ -787,7 +787,7 @@ TEST(test_mpi_host_without_a_file_is_refused)
     assert_int_equal(baton__host_open(&host, -1, 2, 0, 0), BATON_ERR_SYSTEM);
 }
 
-/* If the ring has no room for a packet, its buffer is free again. */
+/* If the ring has no room for a packet, the packet's buffer is free again. */
 TEST(test_mpi_full_ring_keeps_no_buffer)
 {
     open_local(2, 4096);
@@ -1457,8 +1457,8 @@ TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
     }
 }
 
-/* A rank whose host refuses connections is lost if it is silent, unless there
-   was a lifeline: then a firewall refuses them. */
+/* A silent rank is lost if its host refuses connections, unless there was a
+   lifeline to the rank: then it may be a firewall that refuses them. */
 TEST(test_mpi_far_refused_rank_with_a_lifeline_lives)
 {
     enum { ASKS = 20 };

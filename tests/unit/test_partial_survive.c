@@ -935,8 +935,8 @@ static void open_sparse(baton_progress_t progress)
     }
 }
 
-/* Starts a step. If a step has not ended, its gradient is given again, except
-   to partial all-reduces. */
+/* Starts a step. If the last step has not ended, gives its gradient again; a
+   partial all-reduce gets a new gradient for each step. */
 static baton_status_t start_sparse(rank_t *rank)
 {
     double *in_place =

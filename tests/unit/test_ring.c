@@ -253,9 +253,10 @@ static bool is_rung(const baton__doorbell_t *bell)
     return poll(&fd, 1, 0) == 1;
 }
 
-/* The sleeper is armed. A process rings its bell, and gets the signal
-   meanwhile. The sleeper must wake, or else at the ring of another process. The
-   same must be true after it has armed again. */
+/* Arms the sleeper. A process that rings the sleeper's bell gets the signal
+   meanwhile. The sleeper must be woken by this process or, if the signal came
+   before the ring, by another process. After the sleeper is armed again,
+   another process must wake it, too. */
 static void expect_woken(baton__doorbell_t bells[3], baton__bell_t armed_for,
                          int where)
 {

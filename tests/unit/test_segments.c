@@ -119,8 +119,8 @@ HOST_TEST(test_segments_fill_gaps)
     assert_int_equal(host.segments.total, MIB);
 }
 
-/* Of two segments that follow each other at one address, the peer maps the
-   last. */
+/* The peer unmaps segments that the owner has freed. If an old mapping is left
+   when a new segment has its address, the peer maps the new segment. */
 HOST_TEST(test_segments_that_were_freed_are_unmapped)
 {
     open_host(64 * MIB);

@@ -718,9 +718,9 @@ SHRINK_TEST(test_who_hears_of_a_loss_tells_it_on)
     assert_null(baton__group_loss(ranks[2].group, 0));
 }
 
-/* Rank 1 hears from rank 0 that rank 2, which lives, is lost. Rank 1's
-   transport must learn of that, too. Otherwise transfers to rank 1 would not
-   end. */
+/* Rank 1 hears from rank 0 that rank 2, which lives, is lost, and tells rank 2.
+   Rank 2's transport must learn that rank 1 goes on without rank 2. Otherwise
+   transfers to rank 1 would not end. */
 SHRINK_TEST(test_who_is_taken_for_lost_is_told)
 {
     open_collective(3);

@@ -1138,7 +1138,7 @@ TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
-/* The first call is overwritten at once, as by a leader of an earlier attempt
+/* Overwrites the first call at once, as does the leader of an earlier attempt
    that was stopped and continues. */
 static baton_status_t put_and_overwrite(void *context, const char *key,
                                         const void *value, size_t bytes)

@@ -607,8 +607,10 @@ TEST(test_stalls_before_the_commits_are_left_to_one)
     support_cluster_close(cluster);
 }
 
-/* Rank 1 waits for rank 0 in epoch 1, and rank 2 for rank 1 in epoch 2. Later
-   rank 1 asks no more. When rank 0 has made progress, rank 2 soon reports. */
+/* Rank 1 waits for rank 0 in epoch 1, and rank 2 for rank 1 in epoch 2. Rank 1
+   has asked first, so rank 2 leaves the report to rank 1, even when rank 1 has
+   not asked for 6 s. But if rank 0 has made progress since rank 1 asked, rank 2
+   reports. */
 TEST(test_stall_in_two_epochs_is_left_to_one)
 {
     support_set_variable("BATON_STALL_MS", NULL);
