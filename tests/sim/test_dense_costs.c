@@ -248,7 +248,7 @@ TEST(test_formulas_that_know_hosts)
 
 /* If the last host has fewer ranks, the smallest host limits the pieces that
    are sent between hosts. The messages of a round count as inside of a host if
-   they are so on the largest host. */
+   they stay inside of the largest host. */
 TEST(test_the_estimates_on_uneven_hosts)
 {
     static const char *const names[] = {

@@ -420,8 +420,9 @@ TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
     activated_close(&world);
 }
 
-/* All nodes that can begin are done on the device. The nodes after the message
-   that activates are not. */
+/* The device does all nodes that can begin before the message that activates
+   the epoch. The nodes after this message still have to be done, so the stream
+   waits. */
 TEST_WITH(test_stream_waits_for_all, 2, SUPPORT_DEVICES_MANUAL)
 {
     activated_t world = activated_open(cluster, 2);

@@ -219,7 +219,8 @@ TEST(test_loans_not_where_the_order_is_indirect)
     end(&g, 0);
 }
 
-/* A slot is used twice. The second use leaves one byte of the first. */
+/* A second receive and a second reduction use the slot again. They leave the
+   last element of the first message in it. */
 TEST(test_loans_of_a_slot_that_is_used_again)
 {
     graph_t g = begin();
@@ -330,7 +331,7 @@ static void sum_is(const sum_t *s, size_t count, int epochs)
 
 static sum_t sum; /* static, as it is too large for a stack */
 
-/* The message also has a size that takes several steps. */
+/* The second size is so large that the reduction takes several steps. */
 TEST(test_loans_are_read_where_they_lie)
 {
     static const size_t counts[] = {COUNT, LARGEST};

@@ -892,8 +892,8 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
 }
 
 /* An end that closes declines offers that it has not read yet, as soon as there
-   is room for the answer. Otherwise their sender would wait for ever. It yields
-   after each refusal, which may take long, but gives up at some time. */
+   is room for the answer. Otherwise their sender would wait for ever. While
+   there is no room the end yields and tries again, up to a time limit. */
 TEST(test_staged_close_declines_offers)
 {
     for (int late = 0; late < 2; late++) {

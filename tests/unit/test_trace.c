@@ -262,8 +262,8 @@ static baton_status_t fail_once(void *arg, baton_call_t *call)
     return --*left == 0 ? BATON_ERR_CANCELLED : BATON_OK;
 }
 
-/* After the recovery a schedule counts as another one. Its first epochs are not
-   those before. */
+/* After the recovery a schedule counts as another one. So its first epochs are
+   not confused with those before the recovery. */
 TEST_MANUALLY(test_trace_of_a_failed_epoch, 2)
 {
     file_t *file = own();
