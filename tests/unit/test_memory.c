@@ -110,8 +110,8 @@ static baton_schedule_t *make(baton_group_t *group, int rank)
     return s;
 }
 
-/* Builds rank 0's schedule while an allocation fails. After a failure it is
-   committed again or, if the graph is incomplete, built again. */
+/* Builds rank 0's schedule while an allocation fails. After a failure the
+   schedule is committed again or, if the graph is incomplete, built again. */
 static baton_schedule_t *make_first(baton_group_t *group)
 {
     baton_schedule_t *s = NULL;

@@ -141,9 +141,9 @@ static size_t count_of(baton_trace_what_t what, int rank)
     return count;
 }
 
-/* Returns the only record of this kind, on this rank, of the same epoch and
-   schedule. NULL: there is none. If `peer` is not -1, the record must have this
-   peer and the same tag. */
+/* Returns the only record of the kind `what` on rank `rank` that has the epoch
+   and schedule of the record `of`. NULL: there is none. If `peer` is not -1,
+   the record must have this peer, and the tag of `of`. */
 static const seen_t *find(const seen_t *of, baton_trace_what_t what, int rank,
                           int peer)
 {
