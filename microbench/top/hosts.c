@@ -71,7 +71,8 @@ int top_serve(void)
 {
     int request = READ;
     while (request == READ && ferror(stdout) == 0) {
-        /* This takes tens of milliseconds, so it is done before the request. */
+        /* Listing jobs takes tens of milliseconds, so it comes before the
+           request. */
         top_job_t *jobs;
         const int count = top_job_list(&jobs);
         while ((request = getchar()) == CLOCK) {
@@ -124,8 +125,8 @@ static bool receive_end(const top_host_t *host)
     return receive(host, &end, 1) && end == '\n';
 }
 
-/* Measures how far the host's clock is ahead. Stores the result if its error is
-   smaller than that of the last one is by now. */
+/* Measures how far the host's clock is ahead. Keeps the stored result if it is
+   more precise, although its error has grown by the clocks' drift since. */
 static bool ask_clock(top_host_t *host)
 {
     uint64_t his_ns;
@@ -316,8 +317,8 @@ typedef struct comparison {
     baton_board_entry_t **entries;
     int *hosts; /* by rank: the number of its host */
     int ranks, samples;
-    /* By sample and rank: when the rank came to the sample's epoch, in ns after
-       the first of `entries` did. */
+    /* For each sample and rank: when the rank came to the sample's epoch, in ns
+       after the first of `entries` came. */
     int64_t *came_ns;
 } comparison_t;
 
@@ -442,7 +443,7 @@ static void count_samples(const comparison_t *self, int rank)
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
             bin++;
         }
-        /* This makes the sum of the bins `timed`. */
+        /* The bins together then have the sum `timed`. */
         of->late_bins[bin] += of->timed * (uint64_t)(i + 1) / samples -
                               of->timed * (uint64_t)i / samples;
     }
@@ -497,7 +498,8 @@ static void compare(comparison_t *self, const top_reading_t *before,
     if (most == least || !counted || self->samples < LEAST_SAMPLES) {
         return;
     }
-    /* Both clocks are compared with this host's. */
+    /* Each clock was compared with this host's clock. So the errors of two
+       other hosts' clocks add up. */
     error_ns = least == 0 ? error_ns : 2 * error_ns;
     for (int host = least + 1; host <= most; host++) {
         shift_host(self, host, least, (int64_t)error_ns);

@@ -169,8 +169,8 @@ static baton_group_t *make_group(void)
 }
 
 /* Each rank expects a message from the next one, which sends nothing. The
-   message of the wait that timed out, and that of the mismatch, say where the
-   other rank is. */
+   message of the wait that timed out, and that of the mismatch, say on which
+   host the other rank is. */
 static void test_places(void)
 {
     char from[160];
@@ -184,7 +184,7 @@ static void test_places(void)
     if (world.rank == 0) {
         support_mpi_ok(baton_schedule_commit(s));
         support_mpi_ok(baton_schedule_start(s));
-        do { /* until the error can say what the epoch waits for */
+        do { /* until the error can name the awaited message */
             support_mpi_expect(baton_schedule_wait(s, 1), BATON_ERR_TIMEOUT);
         } while (strstr(baton_error_message(), "not begun") != NULL ||
                  strstr(baton_error_message(), "the engine is busy") != NULL);
@@ -232,7 +232,8 @@ static void test_again(void)
 }
 
 /* The last rank destroys its group only after the others have given up waiting,
-   after BATON_DESTROY_MS. It learns that, although the others go on. */
+   after BATON_DESTROY_MS. It learns that they have given up, although their
+   processes still run. */
 static void test_late(void)
 {
     baton_group_t *group = make_group();

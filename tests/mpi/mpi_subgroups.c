@@ -13,7 +13,8 @@ int main(int argc, char **argv)
 {
     const int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
     baton_group_t *some;
-    /* A rank that is never told to leave would hang. */
+    /* Without these rechecks and time-outs, a rank that is never told to leave
+       hangs. So the test notices that. */
     baton__engine_rechecks = false;
     setenv("BATON_STALL_MS", "86400000", 1);
     setenv("BATON_DESTROY_MS", "86400000", 1);
