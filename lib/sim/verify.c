@@ -47,7 +47,9 @@ struct baton__verifier {
     const baton_group_t *group;
     baton_schedule_t *gather; /* sends a block of each rank to rank 0 */
     baton_schedule_t *spread; /* sends the answer to all ranks */
-    char *blocks; /* this rank's block; on rank 0 those of all ranks */
+    /* Memory for the messages of `gather`: this rank's block; on rank 0 a block
+       of each rank. */
+    char *blocks;
     answer_t answer;
 };
 

@@ -10,7 +10,8 @@
                   |                            v
                 send#1 <-----waits for----- recv#0
 
-   Nothing is allocated, so that any number of ranks can be explained. */
+   The graph is not stored: an edge is computed when it is followed. So a
+   deadlock of any number of ranks can be explained without memory. */
 #pragma once
 
 #include "sim/sim.h"
