@@ -113,8 +113,8 @@ static baton_view_t blocks_take(baton_view_t *view, size_t bytes)
     return front;
 }
 
-/* Copies a range of blocks to one piece of memory. If `unpack`, copies it
-   back. */
+/* Copies a range of blocks to `packed`, one after another. If `unpack`, copies
+   them from `packed` to their places instead. */
 static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
                         int first, int count, baton_view_t packed, bool unpack)
 {

@@ -11,8 +11,8 @@
 #define FIRST_ROOM 64
 
 /* The fewest bytes for which copies into scratch are worth while. Transports
-   copy shorter messages through shared memory, so the system need not copy
-   those. */
+   copy shorter messages through shared memory, so the operating system need not
+   copy those. */
 #define STAGED_BYTES ((size_t)16 * 1024)
 
 typedef struct baton__flow_memory {
