@@ -30,7 +30,8 @@ typedef struct baton__collective {
     baton__span_t source, target;
     bool reduces, rooted;
     bool source_at_root, target_at_root; /* only the root has this vector */
-    /* The collective has several algorithms, and its builder takes a choice. */
+    /* The collective has several algorithms, of which the operands may name
+       one. */
     bool chosen;
     baton__sizes_t sizes;
 } baton__collective_t;

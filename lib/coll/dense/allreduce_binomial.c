@@ -102,8 +102,8 @@ static baton_node_t add_alone(baton_schedule_t *schedule,
     return copy;
 }
 
-/* Adds the nodes and edges that add_child() needs in addition if a child may
-   contribute nothing. */
+/* Adds the nodes and edges for a child that may contribute nothing, in addition
+   to those of add_child(). */
 static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
                             baton_node_t recv)
 {
