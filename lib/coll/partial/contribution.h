@@ -65,9 +65,9 @@ typedef struct baton__outcome {
 
 typedef struct baton__vector {
     char *memory;
-    /* For each part, the address of the application's memory that is used for
-       it, or NULL if the part is not lent. If no part is lent, this may be NULL
-       instead of an array. */
+    /* For each part, the address of the application's memory that is used
+       instead of the part's place in `memory`, or NULL if the part is not lent.
+       If no part is lent, this may be NULL instead of an array. */
     const char **lent;
 } baton__vector_t;
 
@@ -115,8 +115,8 @@ typedef struct baton__contribution {
     /* The first step that the running epoch has taken. Threads read this field
        without contribute_lock. */
     _Atomic uint64_t oldest_taken;
-    /* The next four fields are used in device memory only. contribute_lock
-       guards them. */
+    /* The next four fields are used only if the vectors are in device memory.
+       contribute_lock guards them. */
     bool busy; /* the device is adding to `pending`, or copying it */
     /* `carried` holds a contribution, which is older than `pending`. */
     bool is_carrying;
@@ -265,12 +265,14 @@ typedef enum baton__take {
    contribution. If there is neither, or if the application or the device is
    adding to the contribution, sets `source` to the identity instead.
 
-   Returns BATON__TAKE_LATER if the application is adding to a contribution that
-   is sparse, or that would be too old for the next epoch.
+   Returns BATON__TAKE_LATER if the application is adding to the contribution,
+   and if `sparse` is set or the contribution would be too old for the next
+   epoch.
 
-   The epoch may use `source` until the next take or recover. It fills `result`,
-   which belongs to it until publish. The bytes after the elements of `source`
-   are the caller's; in `nothing` they keep what the caller has written. */
+   The epoch may use `source` until the next take or recover. It fills the slot
+   `result`, which belongs to it until publish. The bytes after the elements of
+   `source` are for the owner's data; in `nothing` they keep what the owner has
+   written. */
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
@@ -278,8 +280,8 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
 void baton__contribution_begin_result(baton__contribution_t *self);
 
 /* Returns true if the last epoch that has called take has not published a
-   result: it is still working, or it has failed. While a caller holds
-   contribute_lock, no epoch takes a contribution. */
+   result: it is still working, or it has failed. An epoch can't
+   take a contribution while the caller holds contribute_lock. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Returns true if an epoch would take nothing because the device is adding to

@@ -109,8 +109,9 @@ static void end_move(void *arg, const void *request)
     case FILL:
         break;
     case ADD:
-        /* A recovery may have numbered steps anew since this request was made.
-           In that case the contribution belongs to the next step. */
+        /* A recovery may have numbered steps anew since this request was made
+           (then `now` is false). In that case the contribution belongs to the
+           next step. */
         baton__contribution_end_add(c, now ? move->step
                                            : baton__partial_steps(partial) + 1);
         break;

@@ -100,9 +100,9 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
         (void)try_take(partial);
     }
     if (partial->payload) {
-        /* Unbinds the last epoch's target first. By now the application may
-           have lent the memory of that result as a source, and then source and
-           target would overlap. */
+        /* Unbinds the last epoch's target before it binds a source. By now the
+           application may have lent the memory of that result as its next
+           contribution, and then source and target would overlap. */
         status = baton_buffer_rebind(partial->schedule, partial->target, NULL);
         partial->active_count = partial->active ? 1 : 0;
     }
