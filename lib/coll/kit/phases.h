@@ -81,8 +81,7 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
 #define BATON__PAIRWISE_BYTES ((size_t)256 * 1024)
 
 /* These two functions do by pairwise exchange what baton__ring_reduce_scatter
-   and baton__ring_allgather do. Their default chunk is BATON__PAIRWISE_BYTES.
- */
+   and baton__ring_allgather do. The default chunk is BATON__PAIRWISE_BYTES. */
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
                                     size_t chunk_bytes);
