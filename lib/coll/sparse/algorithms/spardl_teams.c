@@ -221,9 +221,10 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
     }
 }
 
-/* Adds the shares of ranks whose step failed before they dropped the entries.
-   Of the ranks that have dropped the entries, the first adds all these shares.
-   The share of a lost rank is lost with its residual. */
+/* The function make_up of R-SAG (core.h): adds to `work` the shares of ranks
+   whose step failed before they dropped the entries. Of the ranks that have
+   dropped these entries, the first one adds all these shares. The share of a
+   lost rank is lost with its residual. */
 static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;

@@ -4,8 +4,8 @@
 
        accumulate, select --> Bruck all-gather (gather.c) --> sum
 
-   TopkA sends the k largest, as entries. If fewer than k elements are not zero,
-   the list is padded, so that all lists have one length.
+   TopkA sends the k largest elements, as entries. If fewer than k elements are
+   not zero, the list is padded, so that all lists have one length.
 
    RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
    messages [count | indices | values]. With options.quantise (the paper's ASQ),

@@ -10,12 +10,12 @@ struct baton__sparse_host {
     /* The source of the dense schedule. Before each dense step this buffer is
        bound to the step's operand, and sparse->dense_buffer to `work`. */
     baton_buffer_t dense_source;
-    /* A vector for the operand of a dense step that can use neither the
-       gradient nor the residual where it is. With in_place `spare` is two
-       vectors instead, for results of dense steps. NULL until the memory is
+    /* A vector for the operand of a dense step, if neither the gradient nor the
+       residual alone is that operand. With in_place `spare` is two vectors
+       instead, for the results of dense steps in turn. NULL until the memory is
        needed. */
     char *spare;
-    bool sums_spare; /* the running dense step sums `spare` */
+    bool sums_spare; /* the operand of the running dense step is in `spare` */
     uint64_t open;   /* the step that was started and not completed, or 0 */
 
     /* In a recovery: true if this rank lacks the last step's result. */

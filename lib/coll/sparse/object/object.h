@@ -31,7 +31,7 @@ typedef struct baton__range {
 typedef struct baton__sparse_object {
     baton_sparse_t sparse;
     baton_schedule_t *comparison;
-    baton__wrong_t wrong; /* an error in this rank's options, or of building */
+    baton__wrong_t wrong; /* an error in this rank's options, or of a build */
     baton__sparse_move_t move; /* stage of baton_sparse_shrink */
     baton_end_fn on_end;       /* the user's callback, or NULL */
     void *on_end_arg;
