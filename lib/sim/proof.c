@@ -25,7 +25,8 @@
 
 #define NO_NUMBER  UINT32_MAX
 #define FIRST_ROOM 16
-/* The most records, as their numbers have 32 bits. */
+/* The most records. The number that is reserved doubles, and the next power of
+   two does not fit in 32 bits. */
 #define MOST ((uint32_t)1 << 31)
 
 /* Records of one size, numbered from 0: equal records have equal numbers. An

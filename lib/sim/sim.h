@@ -28,15 +28,18 @@ struct baton_sim {
     baton__sim_net_t net;
     baton__sim_rank_t *ranks;
     baton__sharing_t sharing;
-    baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
-    bool calling;                /* a callback of baton_sim_at runs */
-    bool ending; /* schedules are destroyed without notices to the peers */
+    /* The port of the rank whose step runs, or NULL. */
+    baton__sim_port_t *stepping;
+    bool calling; /* a callback of baton_sim_at runs */
+    /* Schedules are being destroyed without notices to the peers, because the
+       simulator is destroyed or a build is undone. */
+    bool ending;
     /* Schedules were committed since sends and receives were last compared. */
     bool unmatched;
     baton__sim_call_t *calls;
     uint32_t call_count, call_capacity, free_call;
-    /* The schedules that baton_sim_build has built, by rank; NULL: it was not
-       called yet. */
+    /* The schedules that baton_sim_build has built, one for each rank. NULL:
+       baton_sim_build was not called yet. */
     baton_schedule_t **built;
     /* baton_sim_epoch starts ranks at later virtual times, if they are skewed.
        This is the first error of such a start. */

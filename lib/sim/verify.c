@@ -56,8 +56,8 @@ struct baton__verifier {
 /* ---- the two schedules -------------------------------------------------- */
 
 /* Creates and commits a schedule with one message of `bytes` between rank 0 and
-   each other rank. On rank 0 the messages lie in `memory` by rank, `stride`
-   bytes apart; the first place is rank 0's own. */
+   each other rank. On rank 0 the messages lie in `memory` in the order of
+   ranks, `stride` bytes apart; the first place is rank 0's own. */
 static baton_status_t connect(baton_group_t *group, const char *name,
                               bool to_zero, void *memory, size_t bytes,
                               size_t stride, baton_schedule_t **out)

@@ -56,7 +56,8 @@ typedef struct sum {
     baton__slots_t slots;        /* slots for the children's partial sums */
     const baton_op_t *op;        /* the reduction of the next child's sum */
     baton_node_t measured; /* the call node that sets the length of the sum */
-    /* By child: the node after which the target includes this child's sum. */
+    /* For each child, the node after which the target includes the child's
+       sum. */
     baton_node_t ends[BATON__FLAT_RANKS];
 } sum_t;
 

@@ -41,7 +41,7 @@ baton__blocks_t baton__blocks_cut(baton__flow_t *flow, baton_view_t memory,
 /* Divides a vector into blocks of counts[i] elements, and returns the offsets
    as baton__cut_evenly does. If there is no memory, or if the blocks have more
    bytes than a size_t can count, sets the schedule's error and returns NULL.
-   The second error names the builder. */
+   `builder` is the name of the builder, for the latter error. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, int parts);
 

@@ -69,7 +69,8 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
 
 /* ---- the spans --------------------------------------------------------- */
 
-/* Reserves memory for one more element. Returns false if there is no memory. */
+/* Reserves memory for one more element of *array, which has `count` elements of
+   `size` bytes. Returns false if there is no memory. */
 static bool flow_reserve(baton__flow_t *flow, void *array, size_t count,
                          size_t *room, size_t size)
 {

@@ -288,7 +288,8 @@ bool baton__contribution_is_working(baton__contribution_t *self);
    the pending contribution, or copying it. */
 bool baton__contribution_is_busy(baton__contribution_t *self);
 
-/* Puts `result` into the history, as the result of `epoch`. */
+/* Puts the slot `result` into the history, as the result of `epoch`, in which
+   `active` ranks were active. The oldest result leaves the history. */
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active);
 

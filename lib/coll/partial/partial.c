@@ -212,8 +212,9 @@ baton_status_t baton__partial_build(baton_partial_t *partial,
     return BATON_OK;
 }
 
-/* Adds the all-reduce of a piece that begins at byte `offset` of the vectors.
-   `nothing` has the identity; NULL: no builder needs it. */
+/* Adds the inner all-reduce of a piece that begins at byte `offset` of the
+   vectors. `nothing` is a buffer with the identity. It is NULL if no builder
+   needs the identity. */
 static void partial_add_piece(baton_partial_t *partial, baton__piece_t *piece,
                               size_t offset, const baton_buffer_t *nothing)
 {

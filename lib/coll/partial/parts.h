@@ -231,9 +231,9 @@ void baton__survival_leave(baton_partial_t *partial);
 typedef struct baton__mover {
     baton_partial_t *partial;
     baton__requests_t requests;
-    /* The driver sets these for the request that is served: target = left (op)
-       right. If `left` is NULL, `right` is copied. If `right` is NULL, nothing
-       is done. */
+    /* The operands of the request that is being served, which the driver sets:
+       target = left (op) right. If `left` is NULL, `right` is copied to
+       `target`. If `right` is NULL, nothing is done. */
     void *target, *left, *right;
 } baton__mover_t;
 

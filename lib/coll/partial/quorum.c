@@ -78,8 +78,8 @@ typedef struct message {
 typedef struct report {
     baton__quorum_t *quorum;
     uint32_t number; /* k, which is counted from 1 */
-    /* The number of arrivals that this report contains, once the number is
-       decided. */
+    /* The number of arrivals that this report contains; valid after
+       quorum_decide was called for the report. */
     uint32_t arrivals;
     /* An array of `groups` elements: the nodes for each distance to the
        root. */

@@ -29,8 +29,8 @@ typedef struct topka {
     uint32_t *indices;
     size_t count;
     void *scratch;
-    /* With RedSync: memory for the entries of this rank's selection and, later
-       in the step, for the entries of all ranks. */
+    /* With RedSync: memory for the entries of this rank's selection and, after
+       the all-gather, for the entries of all ranks. */
     char *entries;
     char *sum;
     baton_entries_t *lists;

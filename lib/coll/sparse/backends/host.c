@@ -87,8 +87,8 @@ static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
     }
     self->sums_spare = !alone;
     if (sparse->options.in_place) {
-        /* The vector with the last result is kept, since peers that fail may
-           still need it. */
+        /* The vector with the last result is kept. If the last step turns out
+           to have failed on peers, this rank hands the result to them. */
         bool first_free = sparse->results.last.values != self->spare;
         sparse->work = self->spare + (first_free ? 0 : sparse->vector_bytes);
     }
@@ -206,8 +206,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
 }
 
 /* Completes a step. Without in_place, swaps `work` and `residual`. A dense step
-   leaves no residual, so after such a step `residual` has the step's result,
-   which peers that fail in the next step may still need. */
+   leaves no residual, so after such a step `residual` has the step's result. If
+   the step turns out to have failed on peers, this rank hands the result to
+   them. */
 static void sparse_host_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     const bool dense = sparse->is_dense;

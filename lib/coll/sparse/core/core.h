@@ -63,13 +63,15 @@ typedef struct baton__learned {
        set. */
     uint64_t k;
     uint64_t steps; /* number of sparse steps since this state was reset */
-    uint64_t local_threshold; /* a baton_magnitude_t */
+    /* The threshold of this rank's selection; a baton_magnitude_t. */
+    uint64_t local_threshold;
     uint64_t global_threshold;
 } baton__learned_t;
 
 /* State of the step that was started last. */
 typedef enum baton__sparse_phase {
-    /* No step was started, the step has failed, or its result is stale. */
+    /* There is no result to read: no step was started, the step has failed, or
+       its result is invalid after a recovery, an import or a failed start. */
     BATON__SPARSE_NO_RESULT,
     /* The step has not ended, or no wait or test has seen its end. */
     BATON__SPARSE_RUNNING,
@@ -217,7 +219,8 @@ struct baton_sparse {
     bool recovered; /* the group was recovered after the last start */
     baton__handover_t handover;
 
-    /* The statistics of the last step, and of the running step. */
+    /* `stats` are the statistics of the last completed step, and `counting` are
+       those of the running step so far. */
     baton_sparse_stats_t stats, counting;
     uint32_t rounds; /* number of rounds of messages in a sparse step */
 };
@@ -296,8 +299,8 @@ struct baton__sparse_algorithm {
     void (*build_on_device)(baton_sparse_t *sparse);
 };
 
-/* Adds a call node to one of the schedules. The statistics count its processor
-   time. */
+/* Adds a call node to one of the schedules. The time that `fn` takes is counted
+   in the statistics, as select_us. */
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
@@ -460,9 +463,8 @@ static inline size_t baton__entries_of(size_t count, double density)
     return k < 1 ? 1 : (size_t)k;
 }
 
-/* Returns true if the algorithm supports gradients on a device: it changes
-   `work` only by taking lists of entries out of it, and by adding such lists.
- */
+/* Returns true if the algorithm supports gradients on a device. Such an
+   algorithm only takes lists of entries out of `work`, and adds lists to it. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
 /* The options that must be equal in a state that is imported, as words. */

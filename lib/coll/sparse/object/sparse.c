@@ -135,8 +135,9 @@ static void sparse_resolve(baton__sparse_object_t *object,
     sparse->k = sparse->options.k;
     sparse->teams = sparse->options.teams;
     sparse->backend = sparse_backend_of(&sparse->options);
-    /* While a step writes into one buffer, the other keeps the last result,
-       which a rank that failed may need. */
+    /* While a step writes into one buffer, the other keeps the last result. A
+       rank on which the last step has failed gets this result in a
+       recovery. */
     sparse->results.buffer_count =
         sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
 }
