@@ -51,8 +51,8 @@ static baton_status_t contribution_allocate(baton__contribution_t *self,
 }
 
 /* Returns the number of vectors: `pending` and `taken`; `nothing`, unless
-   sparse; on a device `carried` and `sum`; and on the host `staged`, if tensors
-   are contributed. */
+   `sparse` is set; in device memory `carried` and `sum`; and in main memory
+   `staged`, if `stages` is set. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
     return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;

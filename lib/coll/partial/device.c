@@ -19,7 +19,7 @@
 enum { AHEAD = 8 };
 
 typedef enum purpose {
-    FILL,   /* copy the identity from main memory to `nothing` */
+    FILL,   /* copy neutral elements from main memory to `nothing` */
     ADD,    /* add `memory` to the pending contribution */
     COPY,   /* copy the pending contribution to `memory` */
     ARRIVE, /* note that this rank has arrived at a step */
@@ -163,8 +163,8 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                                 what, partial->name);
 }
 
-/* Fills `nothing` with the identity. Only the host can make the identity, so it
-   is copied from there. */
+/* Fills `nothing` with the neutral element of the reduction. Only the host can
+   make that element, so it is copied from there. */
 static baton_status_t fill_nothing(baton__partial_device_t *self)
 {
     const baton__contribution_t *c = &self->partial->contribution;

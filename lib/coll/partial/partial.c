@@ -107,8 +107,8 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
         partial->active_count = partial->active ? 1 : 0;
     }
     if (partial->payload && partial->rides) {
-        /* The identity of a product is one, and that of a sum is zero (for
-           floats it is -0, which counts as 0). */
+        /* The neutral element of a product is one, and that of a sum is zero
+           (for floats it is -0, which counts as 0). */
         const baton_op_t *one_or_zero =
             partial->active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg,
@@ -213,8 +213,8 @@ baton_status_t baton__partial_build(baton_partial_t *partial,
 }
 
 /* Adds the inner all-reduce of a piece that begins at byte `offset` of the
-   vectors. `nothing` is a buffer with the identity. It is NULL if no builder
-   needs the identity. */
+   vectors. `nothing` is a buffer of neutral elements of the reduction. It is
+   NULL if no builder needs them. */
 static void partial_add_piece(baton_partial_t *partial, baton__piece_t *piece,
                               size_t offset, const baton_buffer_t *nothing)
 {
