@@ -42,7 +42,7 @@ static bool sim_driver_is_inside(const baton_sim_t *sim)
 
 /* ---- steps -------------------------------------------------------------- */
 
-/* The interval at which a rank polls its async nodes. */
+/* The interval, in virtual time, at which a rank polls its async nodes. */
 enum { POLL_US = 10 };
 
 static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
@@ -384,7 +384,8 @@ static baton_status_t driver_wait(baton_engine_t *engine,
     return status;
 }
 
-/* Notifies the peers, and detaches a schedule from its messages. */
+/* Called when a schedule is destroyed. Sends the notices of that to the peers,
+   and removes the schedule from its messages and completions. */
 static void driver_forget(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;

@@ -70,10 +70,10 @@ typedef struct baton__sim_port {
     uint32_t rank;
     /* The queue of sends whose transfer has not begun. */
     uint32_t queue_head, queue_tail;
-    bool port_pending; /* a PORT_FREE event is in the queue */
+    bool port_pending; /* net->queue has a PORT_FREE event of the rank */
     bool pump_pending; /* the rank is in the network's `pumps` */
-    bool step_pending; /* a STEP event is in the queue */
-    bool poll_pending; /* a POLL event is in the queue */
+    bool step_pending; /* net->queue has a STEP event of the rank */
+    bool poll_pending; /* net->queue has a POLL event of the rank */
     bool is_due;
     bool dead;
     /* The times at which the rank can begin its next transfer as the sender

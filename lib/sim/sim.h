@@ -45,7 +45,7 @@ struct baton_sim {
        This is the first error of such a start. */
     baton_status_t start_status;
     uint64_t schedule_count; /* number of schedules committed so far */
-    double schedule_bytes;   /* the memory of these schedules */
+    double schedule_bytes;   /* bytes of memory of these schedules */
     baton_sim_trace_fn trace;
     void *trace_arg;
 };

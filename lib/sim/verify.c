@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The largest part of a graph that is sent in one round. */
+/* The most bytes of a graph that are sent in one round. */
 enum { BLOCK_BYTES = 16384 };
 
 /* The first block that a rank sends. */

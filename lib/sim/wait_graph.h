@@ -24,8 +24,9 @@ typedef struct baton__sim_wait_node {
 
 typedef struct baton__sim_wait_edge {
     baton__sim_wait_node_t from;
-    const baton_schedule_t *peer; /* NULL if the other end no longer exists */
-    uint32_t other;               /* the other end, a node of `peer` */
+    /* The schedule of the other end; NULL if the other end no longer exists. */
+    const baton_schedule_t *peer;
+    uint32_t other; /* the other end, a node of `peer` */
     /* The node of `peer` that has to complete: `other`; or, if an earlier epoch
        is still running on the peer, a node that the earlier epoch waits for. */
     uint32_t blocked;

@@ -25,8 +25,10 @@ typedef struct baton__terms {
     double core;
     double core_log; /* log2 of `core` */
     double extra;    /* number of ranks outside the core: p - core */
-    double block;    /* n / p */
-    double part;     /* n (p - 1) / p */
+    /* The bytes of a block: n / p. */
+    double block;
+    /* The bytes of all blocks but one: n (p - 1) / p. */
+    double part;
     /* n (p - 1), the bytes if each rank but one gets the whole vector. */
     double others;
     /* The number of segments of the vector; 1 if there is no segment size. */

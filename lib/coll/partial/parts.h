@@ -25,7 +25,8 @@ typedef struct baton__piece {
 
 /* The tensors of a step; see set.c. */
 typedef struct baton__partial_set {
-    size_t tensors; /* 0: a step is one vector, which is one piece */
+    /* The number of tensors; 0: a step is one vector, which is one piece. */
+    size_t tensors;
     /* For each tensor, the number of elements before it. One more entry has the
        number of all elements. */
     size_t *begins;
@@ -73,7 +74,7 @@ struct baton_partial {
     baton__contribution_t contribution;
     baton__partial_set_t set;
 
-    struct baton__partial_device *device; /* NULL: vectors are on the host */
+    struct baton__partial_device *device; /* NULL: vectors are in main memory */
 
     baton__begin_t begin; /* how epochs begin; used by the driver */
 };
@@ -244,7 +245,9 @@ typedef struct baton__partial_device {
     void *device;
     baton_group_t *own_group; /* a group of this rank alone */
     baton__mover_t additions, results;
-    bool any; /* a contribution was pending at the last copy */
+    /* A contribution was pending when baton__partial_device_pending copied it
+       last. */
+    bool any;
 } baton__partial_device_t;
 
 /* Creates partial->device, and fills `nothing` of the contribution, which

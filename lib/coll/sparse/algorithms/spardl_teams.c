@@ -343,7 +343,8 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- both -------------------------------------------------------------- */
 
-/* Returns the most entries that the sum of one addition can have. */
+/* Returns the most entries that a sum of teams' lists can have: of two lists
+   with R-SAG, and of the lists of all teams with B-SAG. */
 static size_t union_room(const spardl_t *spardl)
 {
     size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;

@@ -111,7 +111,8 @@ static size_t select_redsync(topka_t *topka)
                                          &sparse->next.local_threshold);
 }
 
-/* Returns true if a selection may have up to 2k entries. */
+/* Returns true if a selection may have up to 2k entries; otherwise it has at
+   most k. */
 static bool by_threshold(const baton_sparse_t *sparse)
 {
     return redsync(sparse) &&

@@ -72,9 +72,9 @@ typedef struct vector_request {
 typedef struct backend {
     /* This field is first, since sparse->device points to it. */
     baton__sparse_device_t device;
-    /* Pinned memory of n elements, which is `work` in dense steps. */
+    /* Pinned memory of n elements: sparse->work, in which dense steps sum. */
     char *staged;
-    /* The buffer that is bound to the device's `work` in the dense schedule. */
+    /* The buffer of the dense schedule that is bound to device.work. */
     baton_buffer_t dense_work;
     side_t sides[2];
 

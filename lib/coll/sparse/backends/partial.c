@@ -100,8 +100,8 @@ static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Stores the result of a step in sparse->results.last. Pins the result until
-   the next call of this function. */
+/* Stores the result of a step in sparse->results.last. Pins the result, so that
+   its memory is not reused, until the next call of this function. */
 static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -457,7 +457,8 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     return status;
 }
 
-/* Shows the last step's result, or the next one that was missed. */
+/* Makes the last step's result the current one (results.last) or, after a
+   recovery, the next of the results that the application has missed. */
 static void sparse_partial_complete(baton_sparse_t *sparse,
                                     baton_status_t status)
 {

@@ -96,11 +96,13 @@ typedef struct baton__sparse_results {
 /* The operands of a step. The backends set them, and accumulate.c reads
    them. */
 typedef struct baton__sparse_input {
-    const char *gradient; /* the gradient of the running step, or NULL */
+    /* The gradient of the running step. NULL: the step adds no gradient, as in
+       a flush. */
+    const char *gradient;
     /* The residual to which the step adds the gradient. NULL: the residual is
        zero, and its memory may have the last dense result. */
     const char *residual;
-    char *velocity; /* the velocity (u of momentum), or NULL */
+    char *velocity; /* the velocity (u of momentum); NULL: no momentum */
     /* The vector for the velocity after the running step. NULL: steps apply no
        momentum. */
     char *new_velocity;
@@ -161,7 +163,9 @@ struct baton_sparse {
     int teams; /* options.teams at creation */
     bool payload;
     bool connected;
-    baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
+    /* The group to which a shrink in progress moves; NULL: no shrink is in
+       progress. */
+    baton_group_t *survivors;
     /* As in `options`: the number of elements of a vector, and their type. */
     size_t count;
     baton_dtype_t dtype;
@@ -429,7 +433,8 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
-/* Returns BATON_ERR_INVALID unless the gradient has these elements. */
+/* Returns BATON_ERR_INVALID unless the vectors have the `count` elements from
+   `first` on. */
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
@@ -456,7 +461,8 @@ static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
 }
 
-/* Returns the k of a density. */
+/* Returns k, the number of entries that a density selects from `count`
+   elements. */
 static inline size_t baton__entries_of(size_t count, double density)
 {
     double k = (double)count * density;
@@ -467,7 +473,8 @@ static inline size_t baton__entries_of(size_t count, double density)
    algorithm only takes lists of entries out of `work`, and adds lists to it. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
-/* The options that must be equal in a state that is imported, as words. */
+/* Writes to `out` those of the options that must be equal in a state that is
+   imported, as BATON__SPARSE_STATE_OPTIONS words. */
 enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);

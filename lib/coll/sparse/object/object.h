@@ -43,7 +43,7 @@ typedef struct baton__sparse_object {
 } baton__sparse_object_t;
 static_assert(offsetof(baton__sparse_object_t, sparse) == 0, "one address");
 
-/* The only function that computes the address of a handle's object. */
+/* Returns the object of a handle. No other code converts the handle. */
 static inline baton__sparse_object_t *
 baton__sparse_object(const baton_sparse_t *sparse)
 {

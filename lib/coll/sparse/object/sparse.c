@@ -55,7 +55,8 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-/* Destroys the schedules of steps first. */
+/* Destroys the schedules, those of steps first. Stops at the first that can't
+   be destroyed yet; a later call continues there. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {
