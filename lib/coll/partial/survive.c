@@ -157,7 +157,7 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
 }
 
 /* The engine's driver, the thread that makes progress, calls this function when
-   one of the two schedules has failed. */
+   the steps' schedule or the second schedule has failed. */
 static void survive_note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -245,7 +245,7 @@ static bool steps_have_ended(const void *arg)
 }
 
 /* Waits until the steps' schedule has failed, and none of its messages is in
-   flight. After a loss the two schedules do not fail at the same moment. */
+   flight. After a loss the second schedule may have failed earlier. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
     if (self->partial->schedule == NULL) {

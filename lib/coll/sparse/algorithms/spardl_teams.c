@@ -1,5 +1,6 @@
 /* The exchange between SparDL's teams: the ranks of one position sum their
-   selections from their block.
+   selections from their block. L is the quota of the block (spardl.c), and
+   top-L the L largest entries.
 
    R-SAG, d a power of two: recursive doubling, top-L after each addition.
 

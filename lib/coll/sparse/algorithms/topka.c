@@ -247,7 +247,7 @@ static void select_on_device(void *arg, baton__enqueue_t *queue)
 
 /* Writes this rank's part from the entries that the device has taken out of
    `work`. With RedSync also stores their threshold, unless options.redsync is
-   TRIMMED. A selection in main memory does the same. */
+   TRIMMED, as a selection in main memory does. */
 static baton_status_t write_selected(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
