@@ -63,9 +63,10 @@ baton__sim_wait_target(const baton__sim_wait_edge_t *edge)
 bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
                                 baton__sim_wait_node_t *first, size_t *count);
 
-/* Returns the predecessor that an unfired node waits for: an awaited message if
-   there is one, an armed receive only if there is no other, or BATON__NO_NODE.
-   *edges_out is the node's number of predecessors. */
+/* Returns an unfinished predecessor of a node that has not fired: an awaited
+   message if there is one, and an armed receive only if there is no other.
+   Returns BATON__NO_NODE if there is none. *edges_out is the node's number of
+   predecessors. */
 uint32_t baton__sim_wait_predecessor(const baton_schedule_t *schedule,
                                      uint32_t node, uint32_t *edges_out);
 

@@ -630,8 +630,9 @@ static void tune_measure(baton_group_t *group, tuned_t *tuned,
     }
 }
 
-/* Returns the choice that this group has measured for a case. May measure it
-   now. Returns NULL if there is none. */
+/* Returns the choice that this group has measured for a case. If there is none
+   and BATON_TUNE is `measure`, measures it now. Returns NULL if there is still
+   none. */
 static const baton__measured_t *find_or_measure(baton_group_t *group,
                                                 const baton_choice_case_t *of)
 {
