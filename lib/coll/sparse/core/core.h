@@ -102,7 +102,9 @@ typedef struct baton__sparse_input {
     /* The residual to which the step adds the gradient. NULL: the residual is
        zero, and its memory may have the last dense result. */
     const char *residual;
-    char *velocity; /* the velocity (u of momentum); NULL: no momentum */
+    /* The velocity (u of momentum). NULL: steps apply no momentum, or the
+       simulation is cost-only. */
+    char *velocity;
     /* The vector for the velocity after the running step. NULL: steps apply no
        momentum. */
     char *new_velocity;
@@ -303,8 +305,8 @@ struct baton__sparse_algorithm {
     void (*build_on_device)(baton_sparse_t *sparse);
 };
 
-/* Adds a call node to one of the schedules. The time that `fn` takes is counted
-   in the statistics, as select_us. */
+/* Adds a call node to one of the schedules. The processor time that `fn` takes
+   is counted in the statistics, as select_us. */
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
