@@ -4,12 +4,13 @@
 
        sample --> estimate --> filter --> exact k-th of the candidates
                      ^           |  |
-                     |           |  +-- too few: half of the estimate
+                     |           |  +-- too few: again, with half the estimate
                      |           v
-                     |       too many: the estimate is the threshold, if it is
-                     |           |     tied
+                     |       too many: the estimate is the threshold, if ties
+                     |           |     at it fill the selection
                      |           v
-                     +--- more than the estimate; then the exact k-th of all
+                     +--- otherwise again, with the next key above it; after
+                          that, the exact k-th of all elements
 
    Positions of the sample are random, one from each stratum, so the estimate's
    error does not depend on the distribution of values, nor on their order. Only
@@ -298,9 +299,10 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    /* This rank is so small that the key at it is probably above the threshold.
-       If the sample is likely to have only few of the k largest elements,
-       `high` is the largest key of the sample. */
+    /* `rank` counts the sample's keys from the largest on. It is so small that
+       the key at this place is probably above the threshold. If the sample
+       probably has only few of the k largest elements, `rank` is 1, and `high`
+       is the largest key of the sample. */
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
     return result;

@@ -121,7 +121,10 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         float u = of->nesterov ? (last + next) * m : last * m + next;
         halves[j] = baton__bf16_of_f32(u);
         float lost = u - baton__f32_of_bf16(halves[j]);
-        /* If `lost` is an infinity or NaN, 0 takes its place. */
+        /* The velocity loses `lost` by its rounding. In later steps this part
+           would have contributed lost * m / (1 - m) in all, so this is added
+           now. An infinite or NaN `lost` (then lost - lost is not 0) adds
+           nothing. */
         lost = lost - lost == 0 ? lost * later : 0;
         g[j] = (of->nesterov ? u + next : u) + lost;
     }

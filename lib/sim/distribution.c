@@ -167,7 +167,9 @@ static baton_status_t check_parameters(const char *subject,
     for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
         double least = 0;
         if (distribution->kind == BATON_DISTRIBUTION_NORMAL && i == 0) {
-            least = -BATON__SIM_MOST; /* some samples may be above 0 */
+            least = -BATON__SIM_MOST; /* a normal distribution may have a
+                                         negative mean: some of its samples can
+                                         still be above 0 */
         } else if (distribution->kind == BATON_DISTRIBUTION_UNIFORM && i == 1) {
             least = values[0];
         }

@@ -25,7 +25,8 @@
 
 #define NO_NUMBER  UINT32_MAX
 #define FIRST_ROOM 16
-/* The most records, as their numbers have 32 bits. */
+/* The most records. The number that is reserved doubles, and the next power of
+   two does not fit in 32 bits. */
 #define MOST ((uint32_t)1 << 31)
 
 /* Records of one size, numbered from 0: equal records have equal numbers. An
@@ -34,7 +35,8 @@ typedef struct records {
     size_t words; /* number of 64-bit words of a record */
     /* The words of all records, in the order of their numbers. */
     uint64_t *all;
-    /* The hash table, of 2 * room slots: a record's number + 1, or 0. */
+    /* The hash table, which has 2 * room slots. A slot has a record's number +
+       1; 0: the slot is empty. */
     uint32_t *slots;
     uint32_t count;
     /* The number of records that `all` has memory for: 0 or a power of two. */
@@ -144,13 +146,13 @@ enum { VALUE_WORDS = 3 };
 
 struct baton_proof {
     int ranks;
-    records_t sets; /* a bit for each rank; the first set is empty */
+    records_t sets; /* a set has a bit for each rank; the first set is empty */
     records_t values;
     uint64_t *work;     /* a set under construction */
     uint32_t no_memory; /* the number of the value NO_MEMORY */
     baton_op_t op;
     bool misused;        /* elements of another type than u32 were reduced */
-    baton_dtype_t dtype; /* the type of those elements */
+    baton_dtype_t dtype; /* if `misused`, the type of those elements */
 };
 
 /* Turns a number into an element. Elements are scattered over all 32-bit words

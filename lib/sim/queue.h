@@ -12,7 +12,8 @@
 typedef struct baton__sim_entry {
     double at;
     uint64_t number; /* number of pushes before this one */
-    /* `kind` and `index` mean something only to the queue's owner. */
+    /* The owner of the queue sets `kind` and `index`; the queue only stores
+       them. */
     uint32_t kind;
     uint32_t index;
 } baton__sim_entry_t;

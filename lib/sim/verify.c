@@ -25,7 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The largest part of a graph that is sent in one round. */
+/* The most bytes of a graph that are sent in one round. */
 enum { BLOCK_BYTES = 16384 };
 
 /* The first block that a rank sends. */
@@ -47,15 +47,17 @@ struct baton__verifier {
     const baton_group_t *group;
     baton_schedule_t *gather; /* sends a block of each rank to rank 0 */
     baton_schedule_t *spread; /* sends the answer to all ranks */
-    char *blocks; /* this rank's block; on rank 0 those of all ranks */
+    /* Memory for the messages of `gather`: this rank's block; on rank 0 a block
+       of each rank. */
+    char *blocks;
     answer_t answer;
 };
 
 /* ---- the two schedules -------------------------------------------------- */
 
 /* Creates and commits a schedule with one message of `bytes` between rank 0 and
-   each other rank. On rank 0 the messages lie in `memory` by rank, `stride`
-   bytes apart; the first place is rank 0's own. */
+   each other rank. On rank 0 the messages lie in `memory` in the order of
+   ranks, `stride` bytes apart; the first place is rank 0's own. */
 static baton_status_t connect(baton_group_t *group, const char *name,
                               bool to_zero, void *memory, size_t bytes,
                               size_t stride, baton_schedule_t **out)

@@ -49,7 +49,7 @@ typedef struct call {
     const baton_operands_t *on;
     int rank, size;
     bool is_root;
-    bool by_counts; /* this rank knows the sizes of all blocks, from counts */
+    bool by_counts; /* the operands of this rank have the sizes of all blocks */
 
     size_t element;
     /* The size of this rank's block or, in a collective without blocks, of the
@@ -58,7 +58,7 @@ typedef struct call {
     size_t offset;                 /* the offset of this rank's block */
     size_t all_source, all_target; /* sizes of the source and target vectors */
     /* The size of each rank's block. NULL: the blocks are equal, or the builder
-       gets the counts themselves. */
+       gets on->counts itself. */
     size_t *blocks;
     /* In an alltoallv, the size of each block of the target; otherwise NULL. */
     size_t *others;
@@ -91,7 +91,7 @@ static bool has_counts(const call_t *call)
     return true;
 }
 
-/* Fills all of a call_t except the sizes. */
+/* Returns a call_t with all fields set except the sizes. */
 static call_t create_describe(const baton__collective_t *of, const char *verb,
                               const baton_group_t *group,
                               const baton_operands_t *on)
@@ -116,7 +116,8 @@ static call_t create_describe(const baton__collective_t *of, const char *verb,
                             : on->source == NULL || (on->source == on->target &&
                                                      of->source == of->target);
     } else if (on->source == NULL && of->reduces) {
-        /* This happens in a reduce, on ranks other than the root. */
+        /* In a reduce, ranks other than the root have no target. If such a rank
+           passes only a target, that is its source. */
         call.source = on->target;
     }
     return call;
@@ -152,8 +153,8 @@ static bool add_up(const call_t *call, const size_t *counts, int ranks,
     return true;
 }
 
-/* Fills the sizes of a call_t except the arrays. Returns false if a count is
-   too large. */
+/* Sets the sizes of a call_t, but not the arrays `blocks` and `others`. Returns
+   false if a count is too large. */
 static bool create_measure(call_t *call)
 {
     const baton__collective_t *of = call->of;
@@ -184,7 +185,7 @@ static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;
     if (!call->by_counts || call->of->reduces) {
-        /* A builder that reduces gets the counts themselves. */
+        /* A builder that reduces gets on->counts, in elements. */
         return true;
     }
     call->blocks = baton__alloc(2 * size, sizeof *call->blocks);

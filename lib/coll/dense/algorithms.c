@@ -35,7 +35,7 @@ static const baton_algorithm_t *algorithm_at(size_t i)
                : NULL;
 }
 
-/* Returns NULL if the collective has no algorithm of this name. */
+/* Returns the collective's algorithm of this name, or NULL if it has none. */
 static const baton_algorithm_t *algorithm_named(baton_collective_t collective,
                                                 const char *name)
 {

@@ -64,9 +64,9 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* Rank 0 sends all of its own segments before it passes the first sum on. So
-   the first sum waits at rank 0 until all segments were sent, unless it arrives
-   later than that. */
+/* Rank 0 sends all of its own segments before it passes the first sum on. So if
+   the first sum arrives earlier, it waits at rank 0 until all these segments
+   were sent. */
 static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);

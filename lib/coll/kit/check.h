@@ -77,6 +77,7 @@ bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
    BATON_ERR_FAILED, since the waits of other ranks return the cause, too. */
 baton_status_t baton__start_to_wait(baton_schedule_t *schedule);
 
-/* Waits for the schedule. baton_engine_interrupt does not interrupt this wait,
-   since the caller could not continue it later. */
+/* Waits for the schedule's last epoch, as baton_schedule_wait does.
+   baton_engine_interrupt does not interrupt this wait, since the caller could
+   not continue it later. */
 baton_status_t baton__wait_out(baton_schedule_t *schedule, int timeout_ms);

@@ -25,8 +25,10 @@ typedef struct baton__terms {
     double core;
     double core_log; /* log2 of `core` */
     double extra;    /* number of ranks outside the core: p - core */
-    double block;    /* n / p */
-    double part;     /* n (p - 1) / p */
+    /* The bytes of a block: n / p. */
+    double block;
+    /* The bytes of all blocks but one: n (p - 1) / p. */
+    double part;
     /* n (p - 1), the bytes if each rank but one gets the whole vector. */
     double others;
     /* The number of segments of the vector; 1 if there is no segment size. */
@@ -66,8 +68,8 @@ static inline bool baton__has_cost(const baton_algorithm_t *algorithm)
     return algorithm->cost != NULL || algorithm->phases[0] != NULL;
 }
 
-/* Returns the cost by the algorithm's formula. If the algorithm consists of
-   phases, adds up the costs of the phases. */
+/* Returns the cost by the algorithm's formula, in microseconds. If the
+   algorithm consists of phases, adds up the costs of the phases. */
 double baton__cost_of(const baton_algorithm_t *algorithm,
                       const baton__terms_t *t);
 
@@ -112,7 +114,7 @@ typedef struct baton__works {
     /* True if a rank writes its finished block straight into its peers' memory,
        so that the peers need not copy the block. */
     bool written;
-    /* True if no rank sends data on that it has received. Then no message waits
+    /* True if no rank forwards data that it has received. Then no message waits
        for another one, and the longest path is the work of one rank, `most`. */
     bool direct;
     /* The bytes that one rank has received or reduced, and that another rank
@@ -133,18 +135,20 @@ typedef struct baton__work_model {
 
 bool baton__has_processor_each(const baton__terms_t *t);
 
-/* Returns `all` divided evenly among the ranks. */
+/* Returns the works of a collective in which all ranks have the same share of
+   the work `all`. `passed` is the field of this name. */
 baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
                              double passed);
 
 /* Returns the work of two phases that run one after the other. */
 baton__works_t baton__both(baton__works_t first, baton__works_t second);
 
-/* Returns the bytes that are passed on if each block goes through all ranks: by
-   a ring or a chain, or by a tree for each block. */
+/* Returns the field `passed` of a collective in which each block goes through
+   all ranks: by a ring or a chain, or by a tree for each block. */
 double baton__passed_on(const baton__terms_t *t);
 
-/* Returns the bytes that are passed on if sums go up a single binomial tree. */
+/* Returns the field `passed` of a collective in which sums go up a single
+   binomial tree. */
 double baton__passed_up(const baton__terms_t *t);
 
 /* Returns the bytes of all messages of a scatter or gather along a binomial

@@ -102,11 +102,12 @@ void baton__flow_copy(baton__flow_t *flow, baton_view_t target,
 void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
                         baton_view_t left, baton_view_t right);
 
-/* Returns true if a rank should copy data of this view into scratch before its
-   peers read the data: otherwise the system copies the data for them, which
-   takes about four times as long. On 2 processors of an AMD EPYC all-reduces of
-   malloc'ed vectors by pairwise exchange take 0.5 to 0.8 of the time with these
-   copies, for 256 KiB to 16 MiB on 4 and 8 ranks. */
+/* Returns true if a rank should copy data of this view into scratch, which is
+   shared memory, before its peers read the data: otherwise the operating system
+   copies the data for them, which takes about four times as long. On 2
+   processors of an AMD EPYC all-reduces of malloc'ed vectors by pairwise
+   exchange take 0.5 to 0.8 of the time with these copies, for 256 KiB to 16 MiB
+   on 4 and 8 ranks. */
 bool baton__flow_stages(const baton__flow_t *flow, baton_view_t view);
 
 /* Returns a view of a new scratch buffer of `bytes` bytes. */

@@ -20,9 +20,9 @@ static inline bool baton__is_whole(baton_length_t length)
     return length.index == BATON__WHOLE.index;
 }
 
-/* A rank of a tree adds up its own vector and the partial sums of its children,
-   at most BATON__FLAT_RANKS of them. baton__gathered_t has the lengths of these
-   vectors and of the sum, `out`. */
+/* A rank of a tree adds up its own vector and the partial sums of its `count`
+   children, at most BATON__FLAT_RANKS of them. baton__gathered_t has the
+   lengths of these vectors (own, children), and of the sum (out). */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
     baton_length_t own;
@@ -50,7 +50,9 @@ struct baton_given {
     /* True if the target is in device memory, so that the host can't fill
        it. */
     bool on_device;
-    /* A vector of neutral elements, which averages and devices need. */
+    /* A vector of neutral elements: an operand of the division by which
+       averages end, and the source of the copy that fills a target in device
+       memory. */
     baton_view_t identity;
     /* The number of bytes of `identity` to copy to the target; 0 if there is a
        result. */
@@ -70,7 +72,8 @@ baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 baton_length_t baton__length_like(baton_schedule_t *schedule,
                                   baton_length_t other);
 
-/* Gives a node this length. Does nothing if the length is BATON__WHOLE. */
+/* Makes a length limit the node's bytes in each epoch (baton_set_length). Does
+   nothing if the length is BATON__WHOLE. */
 void baton__limit_node(baton_schedule_t *schedule, baton_node_t node,
                        baton_length_t length);
 baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,

@@ -20,10 +20,11 @@
    copies the data into scratch: a segment at a time, with SLOTS segments of
    each of the others' blocks.
 
-   So a late rank delays only the sums that need its data, and if ranks share
-   processors, a rank can do all its work in one turn on the processor. The
-   reduce-scatter writes only the sum of this rank's block, a segment at a time,
-   and the segment stays in a cache from the first operand to the last. */
+   Because no message waits for a third rank, a late rank delays only the sums
+   that need its data. If ranks share processors, a rank can do all its work in
+   one turn on the processor. The reduce-scatter writes only the sum of this
+   rank's block, a segment at a time, and the segment stays in a cache from the
+   first operand to the last. */
 
 /* The number of segments that a rank reduces at a time: while one of them waits
    for a message, the other can be reduced. Each segment has a slot of scratch,

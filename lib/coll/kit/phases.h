@@ -11,8 +11,9 @@
 /* The bit in which the two ids of a pair differ in the first round. With
    NEAREST_FIRST it is the lowest bit: ids that have met are adjacent, which
    keeps the order of ranks, but the sum of block i is not left at id i. With
-   NEAREST_LAST it is the highest bit: the blocks that a rank has yet to share
-   are adjacent, and block i is left at id i. */
+   NEAREST_LAST it is the highest bit: the blocks of which an id still has
+   partial sums are adjacent after each round, and the sum of block i is left at
+   id i. */
 typedef enum baton__halving_order {
     BATON__NEAREST_LAST,
     BATON__NEAREST_FIRST
@@ -79,8 +80,8 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
    L2 cache of 1 MiB. */
 #define BATON__PAIRWISE_BYTES ((size_t)256 * 1024)
 
-/* These two functions do by pairwise exchange what those of the ring do. Their
-   default chunk is BATON__PAIRWISE_BYTES. */
+/* These two functions do by pairwise exchange what baton__ring_reduce_scatter
+   and baton__ring_allgather do. The default chunk is BATON__PAIRWISE_BYTES. */
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
                                     size_t chunk_bytes);

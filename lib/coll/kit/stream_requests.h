@@ -15,7 +15,8 @@
 #include <baton/device.h>
 
 /* The number of requests that are stored. It is larger than the number of
-   requests that can be in streams at once. */
+   requests that can be in streams at once, so no request is overwritten before
+   it is served. */
 enum { BATON__REQUESTS = 16 };
 
 typedef struct baton__requests {

@@ -1,5 +1,6 @@
-/* An error in a caller's options, which was found but has not been reported to
-   the caller yet. */
+/* An error in a caller's options. The function that finds it stores it, and
+   another one reports it: in a sparse all-reduce only after the ranks have
+   compared their options, so that all ranks fail. */
 #pragma once
 
 #include <baton/build.h>

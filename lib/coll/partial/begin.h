@@ -43,8 +43,10 @@ typedef struct baton__begin {
     baton_schedule_t *schedule;
     baton__modes_t modes;
 
-    baton_node_t start; /* the on_start node of the epoch */
-    /* Fires when the epoch is activated; unset in mode FULL. */
+    /* Fires when this rank starts the epoch. */
+    baton_node_t start;
+    /* Fires when this rank learns that the epoch is activated. Unset in mode
+       FULL. */
     baton_node_t reached;
     baton_node_t activated; /* the node after which the epoch may end */
     /* Counts arrivals; NULL: the mode needs no count. */

@@ -33,10 +33,10 @@
    to one that has become pending meanwhile. So the vector `carried` keeps it,
    and the next epoch takes `carried` alone.
 
-   A partial sparse all-reduce (coll/sparse/backends/partial.c) has no identity,
-   since an epoch to which this rank contributes nothing does not need one. Its
-   results are lists, in memory of its own. Its epochs wait for the application
-   rather than take nothing. */
+   A partial sparse all-reduce (coll/sparse/backends/partial.c) has no vector
+   `nothing`, since an epoch to which this rank contributes nothing does not
+   need one. Its results are lists, in memory of its own. Its epochs wait for
+   the application rather than take nothing. */
 #pragma once
 
 #include <baton/baton.h>
@@ -65,9 +65,9 @@ typedef struct baton__outcome {
 
 typedef struct baton__vector {
     char *memory;
-    /* For each part, the address of the application's memory that is used for
-       it, or NULL if the part is not lent. If no part is lent, this may be NULL
-       instead of an array. */
+    /* For each part, the address of the application's memory that is used
+       instead of the part's place in `memory`, or NULL if the part is not lent.
+       If no part is lent, this may be NULL instead of an array. */
     const char **lent;
 } baton__vector_t;
 
@@ -115,8 +115,8 @@ typedef struct baton__contribution {
     /* The first step that the running epoch has taken. Threads read this field
        without contribute_lock. */
     _Atomic uint64_t oldest_taken;
-    /* The next four fields are used in device memory only. contribute_lock
-       guards them. */
+    /* The next four fields are used only if the vectors are in device memory.
+       contribute_lock guards them. */
     bool busy; /* the device is adding to `pending`, or copying it */
     /* `carried` holds a contribution, which is older than `pending`. */
     bool is_carrying;
@@ -146,8 +146,8 @@ typedef struct baton__contribution {
     /* The fields from here on are the state of the running epoch. The driver,
        the thread that makes the engine's progress, uses them. After the epoch
        has failed, end_loan and recover use them, too. */
-    /* The identity, which takes the place of a contribution if there is
-       none. */
+    /* A vector of neutral elements of `op`, which takes the place of a
+       contribution if there is none. */
     char *nothing;
     baton__vector_t taken; /* the contribution that the epoch has taken */
     char *source;          /* `nothing`, or the memory of `taken` */
@@ -166,9 +166,9 @@ enum {
     BATON__CONTRIBUTION_DEVICE_RESULTS = 3
 };
 
-/* Allocates the vectors and the slots for results. Fills `nothing` with the
-   identity, unless it is in device memory. Returns BATON_ERR_NO_MEMORY, or an
-   error of baton_device_alloc, if it fails. */
+/* Allocates the vectors and the slots for results. Fills `nothing` with
+   neutral elements, unless it is in device memory. Returns BATON_ERR_NO_MEMORY,
+   or an error of baton_device_alloc, if it fails. */
 baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 
@@ -246,8 +246,8 @@ void baton__contribution_end_use(baton__contribution_t *self);
 char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
 
-/* Copies the pending contribution to `data`. If there is none, copies the
-   identity. Returns true if there is one. */
+/* Copies the pending contribution to `data`, and returns true. If nothing is
+   pending, fills `data` with neutral elements, and returns false. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
 
 /* Copies the lent parts of `staged` to their places in the vector. The caller
@@ -263,14 +263,16 @@ typedef enum baton__take {
 /* Called when an epoch begins to work. Sets `source` to the contribution that
    was carried over a recovery, if there is one, or else to the whole pending
    contribution. If there is neither, or if the application or the device is
-   adding to the contribution, sets `source` to the identity instead.
+   adding to the contribution, sets `source` to `nothing` instead.
 
-   Returns BATON__TAKE_LATER if the application is adding to a contribution that
-   is sparse, or that would be too old for the next epoch.
+   Returns BATON__TAKE_LATER if the application is adding to the contribution,
+   and if `sparse` is set or the contribution would be too old for the next
+   epoch.
 
-   The epoch may use `source` until the next take or recover. It fills `result`,
-   which belongs to it until publish. The bytes after the elements of `source`
-   are the caller's; in `nothing` they keep what the caller has written. */
+   The epoch may use `source` until the next take or recover. It fills the slot
+   `result`, which belongs to it until publish. The bytes after the elements of
+   `source` are for the owner's data; in `nothing` they keep what the owner has
+   written. */
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
@@ -278,15 +280,16 @@ baton__take_t baton__contribution_take(baton__contribution_t *self,
 void baton__contribution_begin_result(baton__contribution_t *self);
 
 /* Returns true if the last epoch that has called take has not published a
-   result: it is still working, or it has failed. While a caller holds
-   contribute_lock, no epoch takes a contribution. */
+   result: it is still working, or it has failed. An epoch can't
+   take a contribution while the caller holds contribute_lock. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Returns true if an epoch would take nothing because the device is adding to
    the pending contribution, or copying it. */
 bool baton__contribution_is_busy(baton__contribution_t *self);
 
-/* Puts `result` into the history, as the result of `epoch`. */
+/* Puts the slot `result` into the history, as the result of `epoch`, in which
+   `active` ranks were active. The oldest result leaves the history. */
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active);
 

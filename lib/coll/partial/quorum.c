@@ -78,8 +78,8 @@ typedef struct message {
 typedef struct report {
     baton__quorum_t *quorum;
     uint32_t number; /* k, which is counted from 1 */
-    /* The number of arrivals that this report contains, once the number is
-       decided. */
+    /* The number of arrivals that this report contains; valid after
+       quorum_decide was called for the report. */
     uint32_t arrivals;
     /* An array of `groups` elements: the nodes for each distance to the
        root. */
@@ -253,9 +253,10 @@ static baton_status_t count(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* Decides how many arrivals a report contains. A report has two call nodes, and
-   both call this function; the one that runs first decides. The calls of
-   several reports run in the order of their numbers. */
+/* Decides how many arrivals a report contains. A report has two call nodes,
+   [send k] and [pass k] above. Both call this function, and the one that runs
+   first decides. The calls of several reports run in the order of their
+   numbers. */
 static void quorum_decide(report_t *report)
 {
     baton__quorum_t *quorum = report->quorum;
@@ -290,8 +291,8 @@ static baton_status_t pass_report(void *arg, baton_call_t *call)
     return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
 }
 
-/* Counts `arrivals` at the root. Returns BATON_OK if these complete the
-   quorum. */
+/* Counts more arrivals at the root. Returns BATON_OK if the quorum is reached
+   with these arrivals, and was not before. */
 static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
 {
     bool awaits = quorum->tallied < quorum->awaited;

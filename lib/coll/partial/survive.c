@@ -1,6 +1,6 @@
 /* How a partial goes on when ranks are lost (on_loss, baton/partial.h).
 
-       runs ------- a schedule fails for a loss --------------> shrinks
+       runs ------- a loss makes a schedule fail -------------> shrinks
          ^                                                      |     ^
          |        no call uses the schedules, and those that    |     |
          |        live have agreed                              v     | a loss
@@ -29,16 +29,16 @@
    epoch from the entries that this schedule has selected. After that the steps'
    schedule is built anew; its epochs follow modes.base.
 
-   If by one rank's options a loss fails the partial, and by another's the
-   partial goes on, the two ranks' schedules are in different groups. To compare
+   If one rank's on_loss is FAIL and another's is CONTINUE, the schedules of the
+   two ranks are in different groups. To compare
    such options, too, a schedule that never runs states the options in the
    application's group, until the first epoch has ended: by then all ranks have
    agreed. (A sparse all-reduce has compared options before.)
 
-   A thread does all this, and sleeps until there is a loss; with manual
-   progress the application's calls do it. Ranks that destroy the partial wait
-   for each other in the second schedule, so that no rank is missing in a
-   shrink. */
+   The library has a thread for all this, which sleeps until there is a loss;
+   with manual progress the application's calls do it. Ranks that destroy the
+   partial wait for each other in the second schedule, so that no rank is
+   missing in a shrink. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -157,7 +157,7 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
 }
 
 /* The engine's driver, the thread that makes progress, calls this function when
-   one of the two schedules has failed. */
+   the steps' schedule or the second schedule has failed. */
 static void survive_note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -245,7 +245,7 @@ static bool steps_have_ended(const void *arg)
 }
 
 /* Waits until the steps' schedule has failed, and none of its messages is in
-   flight. After a loss the two schedules do not fail at the same moment. */
+   flight. After a loss the second schedule may have failed earlier. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
     if (self->partial->schedule == NULL) {
@@ -332,7 +332,8 @@ static baton_status_t build_hand_over(survival_t *self)
 {
     size_t bytes = self->partial->vector_bytes;
     const char *step = self->partial->name;
-    /* An error message about a rank that waits in vain contains this name. */
+    /* If a rank waits in vain in this schedule, the error message names the
+       schedule. So its name says what the rank waits for. */
     char name[NAME_BYTES];
     bool first = baton_group_size(self->group) == self->size;
     (void)snprintf(name, sizeof name,
@@ -507,8 +508,8 @@ static baton_status_t survive_go_on(survival_t *self)
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     uint64_t last = self->ends[0] >> ACTIVE_BITS;
-    /* The application is destroying the partial on this rank, and needs no
-       result. */
+    /* If this is true, the application is destroying the partial on this rank,
+       and needs no result. */
     bool destroys = partial->schedule == NULL;
     if (baton__contribution_newest(c, NULL) < last && !destroys) {
         self->kind->get(partial, last,
@@ -526,8 +527,9 @@ static baton_status_t survive_go_on(survival_t *self)
     }
     survive_lock(self);
     if (baton__partial_steps(partial) > last) {
-        /* The epoch may end at once. The stage RESTARTS keeps the application
-           from starting the next step before this start has returned. */
+        /* The restarted epoch may end at once. The stage RESTARTS keeps the
+           application from starting the next step before
+           baton_schedule_start below has returned. */
         go_to(self, HANDS_OVER, RESTARTS);
         survive_unlock(self);
         /* This start fails if a rank is lost; then the partial shrinks

@@ -20,7 +20,7 @@ static bool is_end(const baton_schedule_t *schedule, int root)
 /* States the choice as a remark, which errors show if ranks choose differently.
    Remarks are not compared: only what the algorithm's builder states must be
    the same, since other ranks may call that builder themselves. A segment size
-   that the caller gives is no choice. */
+   that the caller gives is not part of the remark. */
 static void state_choice(baton_schedule_t *schedule, const char *title,
                          const baton_choice_case_t *of,
                          const baton_choice_t *choice)

@@ -31,8 +31,9 @@ size_t baton__measured_class(size_t bytes);
 /* Returns the key of a case, in a struct without an algorithm. */
 baton__measured_t baton__measured_key(const baton_choice_case_t *of);
 
-/* Returns the first choice of a list that has this key; it is the one added
-   last. Returns NULL if there is none. An empty list is NULL. */
+/* Returns the first choice of a list that has this key. It is the one that was
+   added last, since choices are added to the front. Returns NULL if there is
+   none. An empty list is NULL. */
 const baton__measured_t *baton__measured_find(const baton__measured_t *list,
                                               const baton__measured_t *key);
 

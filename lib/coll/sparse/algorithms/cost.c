@@ -27,7 +27,7 @@
    from these. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
-    double ranks, rounds; /* number of ranks P, and ceil(log2 P) */
+    double ranks, rounds; /* ranks: P, their number. rounds: ceil(log2 P). */
     double n, k;
     double element, entry; /* bytes of an element, and of an entry */
     double alpha_us, beta_us;

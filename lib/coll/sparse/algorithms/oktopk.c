@@ -344,8 +344,8 @@ static size_t sum_nominal(void *arg, int member)
            self->sparse->entry_bytes;
 }
 
-/* The entries of one owner end where the first index of another region
-   comes. */
+/* Returns the bytes of an owner's entries, which begin at `data`. They end
+   where the first index of another region comes. */
 static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;

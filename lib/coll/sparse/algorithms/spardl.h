@@ -55,8 +55,8 @@ typedef struct spardl_step {
     int blocks;
     baton_node_t arrive;
     baton__message_t send, recv;
-    /* For each block, by its distance from this rank's own: the received
-       entries. */
+    /* The received entries of each block. lists[j] are those of the block that
+       is j blocks after this rank's own. */
     baton_entries_t *lists;
     /* On a device: mirrors of the selections for the bag, and of the received
        entries. */
@@ -95,14 +95,15 @@ struct spardl {
     spardl_list_t own;      /* this rank's selection from its own block */
     /* The sum of the teams' `own`; unused if there is one team. */
     spardl_list_t sum;
-    /* R-SAG: memory for the next `sum`; each exchange swaps the two. */
+    /* With R-SAG: memory for the next `sum`; each exchange swaps `sum` and
+       `other`. */
     spardl_list_t other;
     /* Memory for those entries of a block's list that are at the result's
        indices. */
     char *common;
     int exchange_count;
     spardl_exchange_t *exchanges; /* exchanges[i] is step i of R-SAG */
-    baton__gather_t *sets;        /* B-SAG: the all-gather between teams */
+    baton__gather_t *sets;        /* with B-SAG: the all-gather between teams */
     baton_entries_t *lists;
     baton__gather_t *result;
     /* The next two fields are used only with gradients on a device. */

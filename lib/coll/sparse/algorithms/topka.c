@@ -4,8 +4,8 @@
 
        accumulate, select --> Bruck all-gather (gather.c) --> sum
 
-   TopkA sends the k largest, as entries. If fewer than k elements are not zero,
-   the list is padded, so that all lists have one length.
+   TopkA sends the k largest elements, as entries. If fewer than k elements are
+   not zero, the list is padded, so that all lists have one length.
 
    RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
    messages [count | indices | values]. With options.quantise (the paper's ASQ),
@@ -29,8 +29,8 @@ typedef struct topka {
     uint32_t *indices;
     size_t count;
     void *scratch;
-    /* With RedSync: memory for the entries of this rank's selection and, later
-       in the step, for the entries of all ranks. */
+    /* With RedSync: memory for the entries of this rank's selection and, after
+       the all-gather, for the entries of all ranks. */
     char *entries;
     char *sum;
     baton_entries_t *lists;
@@ -111,7 +111,8 @@ static size_t select_redsync(topka_t *topka)
                                          &sparse->next.local_threshold);
 }
 
-/* Returns true if a selection may have up to 2k entries. */
+/* Returns true if a selection may have up to 2k entries; otherwise it has at
+   most k. */
 static bool by_threshold(const baton_sparse_t *sparse)
 {
     return redsync(sparse) &&
@@ -246,7 +247,7 @@ static void select_on_device(void *arg, baton__enqueue_t *queue)
 
 /* Writes this rank's part from the entries that the device has taken out of
    `work`. With RedSync also stores their threshold, unless options.redsync is
-   TRIMMED. A selection in main memory does the same. */
+   TRIMMED, as a selection in main memory does. */
 static baton_status_t write_selected(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;

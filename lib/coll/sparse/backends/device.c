@@ -72,16 +72,16 @@ typedef struct vector_request {
 typedef struct backend {
     /* This field is first, since sparse->device points to it. */
     baton__sparse_device_t device;
-    /* Pinned memory of n elements, which is `work` in dense steps. */
+    /* Pinned memory of n elements: sparse->work, in which dense steps sum. */
     char *staged;
-    /* The buffer that is bound to the device's `work` in the dense schedule. */
+    /* The buffer of the dense schedule that is bound to device.work. */
     baton_buffer_t dense_work;
     side_t sides[2];
 
     pthread_mutex_t lock;
-    /* The schedule of the step that began last, and the step's epoch there,
-       until complete_step() was called for that step; then `begun` is NULL.
-       `lock` guards both fields. */
+    /* The schedule of the step that began last, and the step's epoch there.
+       `begun` is NULL after complete_step() was called for that step. `lock`
+       guards both fields. */
     const side_t *begun;
     uint64_t begun_epoch;
     /* The running step overwrites results, so its node `ready` waits until this
@@ -232,8 +232,9 @@ static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
 /* ---- copies of results, on the driver ---------------------------------- */
 
 /* Decides what to copy. There is nothing to copy if the step has failed, or if
-   it began before a recovery. The schedule can't have reached the request's
-   epoch by a later step, since later steps wait for this request. */
+   it began before a recovery: then the schedule has not reached the request's
+   epoch. No later step can have reached it, since later steps wait for this
+   request. */
 static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;

@@ -10,12 +10,12 @@ struct baton__sparse_host {
     /* The source of the dense schedule. Before each dense step this buffer is
        bound to the step's operand, and sparse->dense_buffer to `work`. */
     baton_buffer_t dense_source;
-    /* A vector for the operand of a dense step that can use neither the
-       gradient nor the residual where it is. With in_place `spare` is two
-       vectors instead, for results of dense steps. NULL until the memory is
+    /* A vector for the operand of a dense step, if neither the gradient nor the
+       residual alone is that operand. With in_place `spare` is two vectors
+       instead, for the results of dense steps in turn. NULL until the memory is
        needed. */
     char *spare;
-    bool sums_spare; /* the running dense step sums `spare` */
+    bool sums_spare; /* the operand of the running dense step is in `spare` */
     uint64_t open;   /* the step that was started and not completed, or 0 */
 
     /* In a recovery: true if this rank lacks the last step's result. */
@@ -87,8 +87,8 @@ static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
     }
     self->sums_spare = !alone;
     if (sparse->options.in_place) {
-        /* The vector with the last result is kept, since peers that fail may
-           still need it. */
+        /* The vector with the last result is kept. If the last step turns out
+           to have failed on peers, this rank hands the result to them. */
         bool first_free = sparse->results.last.values != self->spare;
         sparse->work = self->spare + (first_free ? 0 : sparse->vector_bytes);
     }
@@ -206,8 +206,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
 }
 
 /* Completes a step. Without in_place, swaps `work` and `residual`. A dense step
-   leaves no residual, so after such a step `residual` has the step's result,
-   which peers that fail in the next step may still need. */
+   leaves no residual, so after such a step `residual` has the step's result. If
+   the step turns out to have failed on peers, this rank hands the result to
+   them. */
 static void sparse_host_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     const bool dense = sparse->is_dense;

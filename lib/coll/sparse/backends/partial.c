@@ -100,8 +100,8 @@ static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Stores the result of a step in sparse->results.last. Pins the result until
-   the next call of this function. */
+/* Stores the result of a step in sparse->results.last. Pins the result, so that
+   its memory is not reused, until the next call of this function. */
 static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -156,8 +156,10 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->epochs.contribution;
     uint64_t last = self->epochs.begin.modes.base + epoch;
-    /* Some rank has completed epoch `last`. If any rank has taken gradients for
-       a later epoch, all ranks have completed epoch `last`. */
+    /* Some rank has completed epoch `last`. This rank lacks the result if it
+       has taken gradients for that epoch and not completed it. (If any rank has
+       taken gradients for a later epoch, all ranks have completed epoch
+       `last`.) */
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
     if (epoch > 0 && !baton__sparse_even_out(sparse, lacks, last)) {
         return false;
@@ -280,8 +282,9 @@ static void free_partial(baton_sparse_t *sparse)
 
 /* ---- ranks are lost ----------------------------------------------------- */
 
-/* Sets the number of ranks under the lock, since the application may be
-   clipping a gradient, for which it reads this number. */
+/* The function `commit` of baton__survivor_t. Sets the number of ranks under
+   the contribute lock, since the application may be clipping a gradient, for
+   which it reads this number. */
 static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
 {
     sparse_partial_t *self = of_epochs(epochs);
@@ -457,7 +460,8 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     return status;
 }
 
-/* Shows the last step's result, or the next one that was missed. */
+/* Makes the last step's result the current one (results.last) or, after a
+   recovery, the next of the results that the application has missed. */
 static void sparse_partial_complete(baton_sparse_t *sparse,
                                     baton_status_t status)
 {

@@ -39,33 +39,39 @@ typedef struct baton__sparse_memory baton__sparse_memory_t;
 
 /* A buffer for one sparse result. */
 typedef struct baton__sparse_buffer {
-    char *packed; /* [count | indices | values], as handed to other ranks */
+    /* The memory of the next three fields, one after the other. As one piece it
+       is handed to ranks that lack the result. */
+    char *packed;
     uint64_t *count;
     uint32_t *indices;
     char *values;
     /* Only with options.partial: the statistics of the step that wrote the
        result. */
     baton_sparse_stats_t stats;
-    uint64_t none; /* the memory of `count` in a cost-only simulation */
+    uint64_t none; /* in a cost-only simulation, `count` points to this field */
 } baton__sparse_buffer_t;
 
 /* State that an algorithm has learned from earlier steps. It is a part of
    exported and imported states. local_threshold is this rank's own. h is equal
-   on the ranks of one position in their teams. The other fields are equal on
-   all ranks. */
+   on the ranks that have the same position in their teams. The other fields are
+   equal on all ranks. */
 typedef struct baton__learned {
-    /* Used by SPARDL with B-SAG; see spardl_teams.c. */
+    /* Used by SPARDL with B-SAG, an exchange between teams (spardl_teams.c): h
+       is the number of entries that a team sends from a block. */
     int64_t h, h_step, h_flag;
-    /* The k for which h was initialised; 0: h is not set. */
+    /* The k (entries of a selection) for which h was initialised; 0: h is not
+       set. */
     uint64_t k;
     uint64_t steps; /* number of sparse steps since this state was reset */
-    uint64_t local_threshold; /* a baton_magnitude_t */
+    /* The threshold of this rank's selection; a baton_magnitude_t. */
+    uint64_t local_threshold;
     uint64_t global_threshold;
 } baton__learned_t;
 
 /* State of the step that was started last. */
 typedef enum baton__sparse_phase {
-    /* No step was started, the step has failed, or its result is stale. */
+    /* There is no result to read: no step was started, the step has failed, or
+       its result is invalid after a recovery, an import or a failed start. */
     BATON__SPARSE_NO_RESULT,
     /* The step has not ended, or no wait or test has seen its end. */
     BATON__SPARSE_RUNNING,
@@ -90,15 +96,20 @@ typedef struct baton__sparse_results {
 /* The operands of a step. The backends set them, and accumulate.c reads
    them. */
 typedef struct baton__sparse_input {
-    const char *gradient; /* the gradient of the running step, or NULL */
+    /* The gradient of the running step. NULL: the step adds no gradient, as in
+       a flush. */
+    const char *gradient;
     /* The residual to which the step adds the gradient. NULL: the residual is
        zero, and its memory may have the last dense result. */
     const char *residual;
-    char *velocity; /* the velocity (u of momentum), or NULL */
+    /* The velocity (u of momentum). NULL: steps apply no momentum, or the
+       simulation is cost-only. */
+    char *velocity;
     /* The vector for the velocity after the running step. NULL: steps apply no
        momentum. */
     char *new_velocity;
-    /* Number of ranges of the next gradient that were contributed. */
+    /* Number of ranges of the next step's gradient that were contributed as
+       parts. */
     size_t part_count;
     bool summed; /* `work` already includes the gradient, which came in parts */
     /* The caller's factor for the running step's gradient. */
@@ -117,16 +128,19 @@ typedef struct baton__settling {
        that another rank has handed over: by then this rank, too, has made its
        selections, since no rank has a result before all ranks have selected. */
     void (*settle)(void *algorithm, size_t count);
-    /* Called in a recovery or a shrink, after steps failed on some ranks. Each
-       rank should have kept a share of the entries that a sum of teams dropped.
-       Adds to `work` the shares of the living ranks whose step failed before
-       that sum. May be NULL. */
+    /* Called in a recovery or a shrink, after the step failed on some ranks.
+       With R-SAG (spardl_teams.c) teams sum their selections, and drop entries;
+       each rank should have kept a share of these. Adds to `work` the shares of
+       the living ranks whose step failed before they made that sum. NULL: the
+       algorithm has no such sums. */
     void (*make_up)(void *algorithm, size_t count);
     void *algorithm;
-    bool done;      /* `settle` is done for the running step */
-    uint8_t merged; /* R-SAG: number of sums made in the running step */
-    /* The indices at which momentum masking clears the velocity: this rank's
-       selection, or NULL for the indices of the result. */
+    bool done; /* `settle` is done for the running step */
+    /* With R-SAG: the number of sums of teams that this rank has made in the
+       running step. */
+    uint8_t merged;
+    /* The indices at which momentum masking clears the velocity: those of this
+       rank's selection. NULL: those of the result. */
     const uint32_t *selected;
     size_t selected_count;
 } baton__settling_t;
@@ -151,7 +165,9 @@ struct baton_sparse {
     int teams; /* options.teams at creation */
     bool payload;
     bool connected;
-    baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
+    /* The group to which a shrink in progress moves; NULL: no shrink is in
+       progress. */
+    baton_group_t *survivors;
     /* As in `options`: the number of elements of a vector, and their type. */
     size_t count;
     baton_dtype_t dtype;
@@ -160,7 +176,7 @@ struct baton_sparse {
 
     baton__sparse_memory_t *memory;
     bool out_of_memory; /* an allocation has failed */
-    bool lasting;       /* allocations made now outlive the schedules */
+    bool lasting; /* memory allocated now is kept if schedules are rebuilt */
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
@@ -171,7 +187,8 @@ struct baton_sparse {
 
     const baton__sparse_algorithm_t *algorithm; /* NULL: all steps are dense */
     const baton__sparse_backend_t *backend;
-    /* The state of the backend. Only one of these three fields is not NULL. */
+    /* The state of the host, the partial or the device backend. Only that of
+       the backend in use is not NULL. */
     struct baton__sparse_host *host;
     baton_partial_t *epochs;
     baton__sparse_device_t *device;
@@ -208,7 +225,8 @@ struct baton_sparse {
     bool recovered; /* the group was recovered after the last start */
     baton__handover_t handover;
 
-    /* The statistics of the last step, and of the running step. */
+    /* `stats` are the statistics of the last completed step, and `counting` are
+       those of the running step so far. */
     baton_sparse_stats_t stats, counting;
     uint32_t rounds; /* number of rounds of messages in a sparse step */
 };
@@ -224,8 +242,9 @@ struct baton__sparse_backend {
        the host backend scales the gradient by input.given_factor. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient);
-    /* Called when the application has observed the end of a step, or takes a
-       result that it had missed. */
+    /* Called when a wait or test of the application has seen that a step has
+       ended with `status`, or takes a result that the application had
+       missed. */
     void (*complete)(baton_sparse_t *sparse, baton_status_t status);
     /* Takes a part of the gradient of the next step, which is started without a
        gradient. NULL: not supported. */
@@ -253,13 +272,15 @@ struct baton__sparse_backend {
        started an epoch of `handover`: the caller waits for the epoch and calls
        again. NULL: shrink is not supported. */
     bool (*survive)(baton_sparse_t *sparse);
-    /* In a hand-over (handover.c): returns the vector that has the last step's
-       dense result or, if this rank `gets` the result, that is to receive it.
-       Returns NULL if the result is sparse: it is then in a buffer. */
+    /* In a hand-over (handover.c): returns the vector with the last step's
+       dense result. If this rank `gets` the result, returns the vector that is
+       to receive it. Returns NULL if the result is sparse, and so is in a
+       buffer of `results`. */
     char *(*dense_result)(const baton_sparse_t *sparse, bool gets);
     /* Completes the step whose result was handed over. */
     void (*take_result)(baton_sparse_t *sparse);
-    /* Returns the error of a result that should have been copied. */
+    /* Returns the error of the last copy of a result to device memory, if that
+       copy has failed, and each error only once. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
     /* Between hold and release no epoch begins to work. hold returns
        BATON_ERR_BUSY if an epoch is working or, if `even`, if an epoch has
@@ -284,8 +305,8 @@ struct baton__sparse_algorithm {
     void (*build_on_device)(baton_sparse_t *sparse);
 };
 
-/* Adds a call node to one of the schedules. The statistics count its processor
-   time. */
+/* Adds a call node to one of the schedules. The processor time that `fn` takes
+   is counted in the statistics, as select_us. */
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
@@ -315,12 +336,14 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
    that outlives them (see `lasting`). */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
-/* Allocates the buffers, for results of up to `capacity` entries. */
+/* Allocates the buffers of sparse->results, each for results of up to
+   `capacity` entries. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 /* Returns the bytes of `packed` in one buffer. */
 size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse);
 
-/* Copies a list to the result's entries from `at` on. */
+/* Copies a list of entries to the running step's result, from the result's
+   entry `at` on. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
@@ -412,7 +435,8 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
-/* Returns BATON_ERR_INVALID unless the gradient has these elements. */
+/* Returns BATON_ERR_INVALID unless the vectors have the `count` elements from
+   `first` on. */
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
@@ -439,18 +463,20 @@ static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
 }
 
-/* Returns the k of a density. */
+/* Returns k, the number of entries that a density selects from `count`
+   elements. */
 static inline size_t baton__entries_of(size_t count, double density)
 {
     double k = (double)count * density;
     return k < 1 ? 1 : (size_t)k;
 }
 
-/* Returns true if the algorithm can run on a device: it changes `work` only by
-   taking lists of entries out of it, and by adding such lists. */
+/* Returns true if the algorithm supports gradients on a device. Such an
+   algorithm only takes lists of entries out of `work`, and adds lists to it. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
-/* The options that must be equal in a state that is imported, as words. */
+/* Writes to `out` those of the options that must be equal in a state that is
+   imported, as BATON__SPARSE_STATE_OPTIONS words. */
 enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);
@@ -468,8 +494,9 @@ void baton__sparse_agree(baton_schedule_t *schedule,
    ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
-/* Waits for the comparison. Returns the error of any rank, or
-   BATON_ERR_MISMATCH. If `goes_on`, the loss of another rank is no error. */
+/* Waits for the comparison. Returns the error of a rank on which something is
+   wrong, or BATON_ERR_MISMATCH if options differ. If `goes_on`, the loss of
+   another rank is no error. */
 baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
                                       const baton__wrong_t *wrong, bool goes_on,
                                       int timeout_ms);
@@ -509,9 +536,9 @@ void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
    dense, clears it at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse, bool dense);
 
-/* Accumulates all elements and writes the indices of the k largest of one side
-   (baton_side_t). Returns their number. *threshold gets the least magnitude
-   among them, unless it is NULL. */
+/* Accumulates all elements and writes the indices of the k largest: of all
+   elements, or of the positive or negative ones (baton_side_t). Returns their
+   number. *threshold gets the least magnitude among them, unless it is NULL. */
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
@@ -521,7 +548,8 @@ size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
                                          uint32_t *indices, size_t room);
-/* Returns all elements of `work`, to select from. */
+/* Returns a description of all elements of `work`, for functions that select
+   from them. */
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
                                           baton_side_t side);
 
@@ -592,7 +620,8 @@ void baton__entries_join(const baton_sparse_t *sparse, char *to,
                          const void *indices, const void *values,
                          size_t value_step, size_t count);
 
-/* Counts a message that a node without a baton__message_t sends. */
+/* Counts a sent message in the statistics. For nodes that send without a
+   baton__message_t. */
 void baton__message_count(baton_sparse_t *sparse, size_t bytes);
 
 /* ---- Bruck all-gather -------------------------------------------------- */

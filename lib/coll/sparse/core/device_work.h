@@ -83,7 +83,7 @@ baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
                                        baton_node_t before,
                                        baton__enqueue_fn fn, void *arg);
 
-/* Copies `bytes` bytes. The number may be 0. */
+/* Puts a copy of `bytes` bytes, which may be 0, into the stream. */
 void baton__enqueue_copy(baton__enqueue_t *queue, void *target,
                          const void *source, size_t bytes);
 void baton__enqueue_to_host(baton__enqueue_t *queue,

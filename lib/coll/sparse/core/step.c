@@ -236,7 +236,8 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* All ranks get the same epoch, so they agree on the number of steps. */
+/* In a recovery the callbacks of all ranks get the same epoch. So all ranks
+   compute the same number of steps. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     sparse->base[dense] += epoch;

@@ -55,7 +55,8 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-/* Destroys the schedules of steps first. */
+/* Destroys the schedules, those of steps first. Stops at the first that can't
+   be destroyed yet; a later call continues there. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {
@@ -135,8 +136,9 @@ static void sparse_resolve(baton__sparse_object_t *object,
     sparse->k = sparse->options.k;
     sparse->teams = sparse->options.teams;
     sparse->backend = sparse_backend_of(&sparse->options);
-    /* While a step writes into one buffer, the other keeps the last result,
-       which a rank that failed may need. */
+    /* While a step writes into one buffer, the other keeps the last result. A
+       rank on which the last step has failed gets this result in a
+       recovery. */
     sparse->results.buffer_count =
         sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
 }

@@ -32,8 +32,11 @@ typedef struct baton__unit {
     /* Number of tensors whose gradients were passed for this step. */
     size_t ready;
     const char *gradient;
-    char *pack;     /* memory to which gradients are copied, or NULL */
-    bool started;   /* the step of the gradients passed last was started */
+    /* Memory to which the gradients of the unit's tensors are copied, one after
+       another. NULL: the unit's only gradient is used where it is. */
+    char *pack;
+    /* The step with the gradients that were passed last was started. */
+    bool started;
     double density; /* the density that was set last; 0: no density was set */
     /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
