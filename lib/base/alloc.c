@@ -15,7 +15,8 @@
 #define ALIGNMENT ((size_t)64)
 #define HUGE      ((size_t)2 << 20)
 
-/* These variables order no other memory, so relaxed is enough. */
+/* The values of these four variables tell nothing about other memory, so
+   relaxed order is enough. */
 static _Atomic int64_t allocations;
 /* Number of allocations until one fails; not positive: none fails. */
 static _Atomic int64_t until_failure;
@@ -40,8 +41,8 @@ bool baton__memory_fits(size_t bytes)
     size_t sum = bytes + atomic_fetch_add_explicit(&uncompared, bytes,
                                                    memory_order_relaxed);
     if (sum >= bytes && sum < BATON__TOUCHED_BYTES) {
-        /* For little memory, comparing takes longer than touching the
-           memory. */
+        /* So little memory is not compared with what is available: reading the
+           kernel's files takes longer than touching the memory. */
         return true;
     }
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
@@ -130,8 +131,8 @@ void baton__free_later(void *memory)
     static _Atomic(void *) kept[BATON__KEPT_OBJECTS];
     static _Atomic unsigned next;
     unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
-    /* Acquire, because another thread may have put in the object that is freed
-       here; the exchange of that thread is a release. */
+    /* Acquire, because another thread may have put the object that is freed
+       here into `kept`. The exchange by which it did so is a release. */
     baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
                                          memory, memory_order_acq_rel));
 }

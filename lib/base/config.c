@@ -53,7 +53,8 @@ static char first_error[BATON__MESSAGE_BYTES]; /* "" if all values are valid */
    two. */
 static atomic_bool loaded;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Errors in the environment were reported to the log. */
+/* True after a thread has taken on to report errors in the environment
+   (baton__config_is_unchecked). */
 static atomic_bool checked;
 
 /* Returns the index of `word` in a list separated by spaces; -1 if the list
