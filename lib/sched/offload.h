@@ -4,10 +4,11 @@
 
    A device node is put into a stream when all predecessors that it needs have
    completed, or have been put into streams themselves: then the node's stream
-   follows the predecessors' events. Once the node is in the stream, its
-   successors on the device are satisfied; its other successors are satisfied
-   when its work is done. So a chain of device nodes does not return to the
-   host.
+   first follows the predecessors' events, which means that it waits for them.
+   As soon as the node is in the stream, the edges to its successors on the
+   device are satisfied; the edges to its other successors are satisfied when
+   its work is done. So a chain of device nodes does not wait for the driver
+   between two nodes.
 
        copy#0 --+                     stream of copies   copy#0, event
                 +--> reduce#2 --> ..  stream for the rest
@@ -62,11 +63,11 @@ typedef struct baton__offload {
        stream that marks the start of the epoch. */
     void *starts[BATON__STARTS];
     /* By the same index as `starts`: true if the epoch was started on a stream.
-       The application sets this before it raises `requested`, the number of the
-       last epoch started. */
+       The application sets this before it raises the task's `requested`, which
+       is the number of the last epoch started (progress/state/task.h). */
     bool on[BATON__STARTS];
-    /* A value in memory that a user's stream can wait for. It is at least
-       `base` + n once epoch n has ended. */
+    /* A value in memory that a user's stream can wait for. After epoch n has
+       ended, it is at least `base` + n. */
     baton__flag_t *flag;
     _Atomic uint64_t base;
     _Atomic bool awaited; /* a user's stream waits for the flag */

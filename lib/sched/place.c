@@ -57,9 +57,9 @@ static bool computes(const baton__op_t *op)
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
 }
 
-/* Handles scratch that only passes data on: only messages use it. Puts it into
-   device memory if a bound buffer is in device memory, and no function on the
-   host may read scratch. */
+/* Handles scratch that no reduce or copy uses, but only messages, which pass
+   its data on. Puts such scratch into device memory if a bound buffer is in
+   device memory, and no function on the host may read scratch. */
 static void place_passed_on(baton_schedule_t *schedule)
 {
     bool device = false;
