@@ -1,11 +1,12 @@
 /* The bootstrap through a store. Each exchange has a number. Each rank puts its
-   record under NAME.NUMBER.RANK; rank 0 gets all records, and puts them under
-   NAME.NUMBER.all, where the others get them. So an exchange of P ranks takes 4
-   P calls of the store, and not P squared.
+   record under NAME.NUMBER.RANK; rank 0 gets all records, and puts them
+   together under NAME.NUMBER.all: its answer, which the others get. So an
+   exchange of P ranks takes 4 P calls of the store, and not P squared.
 
    Each record begins with a random number that its rank has chosen for this
-   group. A rank takes only an answer that has its own number, because the last
-   answer stays in the store, and a later group may have the same name.
+   group. A rank takes only an answer whose copy of its own record begins with
+   that random number, because the last answer may stay in the store, and a
+   later group may have the same name.
 
    The callers on different ranks may give different sizes of the group; then
    rank 0 may wait for ranks that never come. So in the first exchange the other
@@ -319,7 +320,8 @@ static baton_status_t store_take_answer(bootstrap_store_t *self)
     return status == BATON_AGAIN || self->foreign ? ask_rank_0(self) : status;
 }
 
-/* Begins the exchange of the addresses, if all ranks have one. */
+/* Begins the exchange of the workers' addresses, if all ranks have opened their
+   ends of the wire. */
 static baton_status_t exchange_addresses(bootstrap_store_t *self)
 {
     const wire_end_t *ends = (const void *)self->data;

@@ -9,7 +9,8 @@
 
 #include <stdatomic.h>
 
-/* The interval at which close asks the rank that delays it whether it lives. */
+/* While close waits for a rank, it asks that rank at this interval whether the
+   rank lives. */
 enum { ASK_NS = 250000000 };
 
 /* The endpoint that was closed last, if all its ranks are on this host and have
@@ -24,7 +25,7 @@ void baton__mpi_on_finalize(void *endpoint)
     baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
     /* A closed endpoint that is kept for a later group is freed here. Any other
-       closed endpoint is freed by baton__mpi_discard. */
+       endpoint with `closing` is being freed by baton__mpi_discard. */
     if (mpi->net.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
@@ -71,10 +72,10 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* Sends LAST to the ranks on other hosts, as far as there is space. Returns a
-   rank that this rank still waits for: LAST was not sent to it, or not received
-   from it, or MPI has not completed a packet to it. Returns -1 if there is no
-   such rank. */
+/* Sends LAST, the last packet, to the ranks on other hosts, as far as there is
+   space. Returns a rank that this rank still waits for: LAST was not sent to
+   it, or not received from it, or MPI has not completed a packet to it. Returns
+   -1 if there is no such rank. */
 static int tell_last(baton__mpi_t *mpi)
 {
     const baton__packet_t last = {.kind = BATON__PACKET_LAST,

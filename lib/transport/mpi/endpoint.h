@@ -216,7 +216,7 @@ typedef struct baton__record {
     uint32_t generation;
     uint32_t place;
     uint64_t address;
-    /* The fields from here on are valid once the message is accepted. */
+    /* The fields from here on are valid after the message was accepted. */
     baton_token_t token;
     char *target;
     /* OFFER: the address at which this rank can read the data; NULL: this rank
@@ -295,12 +295,13 @@ typedef struct baton__peer {
        packet, so the peer was awake after probe_ns. */
     uint32_t probe;
     uint64_t probe_ns;
-    /* When the peer was last sent DOUBT; 0: never. */
+    /* When the peer was last sent a DOUBT packet (packet.h); 0: never. */
     uint64_t doubted_ns;
-    /* A time at which the peer's process still ran, as DOUBT or LIVES from the
-       peer has shown; 0: none has come. */
+    /* A time at which the peer's process still ran, as a DOUBT or LIVES packet
+       from the peer has shown; 0: no such packet has come. */
     uint64_t lived_ns;
-    /* There was no free slot for LIVES, so it is sent with the next credits. */
+    /* The reply LIVES could not be sent yet. It is sent when credits are next
+       reported (baton__net_report_credits). */
     bool reply_due;
     /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
        `net` for the peer's bodies: data that follows a packet (packet.h). */
@@ -315,8 +316,8 @@ typedef struct baton__peer {
 } baton__peer_t;
 
 /* The owner of an MPI request for data (see baton__net_t): either a send or a
-   record. Both are NULL if the send or record ended before MPI had completed
-   the request. */
+   record. Both are NULL if the send or record has ended, but MPI has not
+   completed the request. */
 typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
@@ -328,7 +329,7 @@ typedef struct baton__net {
     int peers; /* number of inter-node peers */
     /* Time of the last send, or of the last poll that found something. */
     uint64_t now_ns;
-    /* Number of polls since now_ns; all of them have found nothing. */
+    /* Number of polls since now_ns, none of which has found anything. */
     uint32_t quiet;
     bool credits_due; /* some peer may have to be told of new credits */
     /* Transfers in motion. There is space for all parts of all messages. */
@@ -349,7 +350,8 @@ typedef struct baton__net {
     /* The buffers that `arrived` and `send_buffers` have at first. */
     baton__net_buffer_t *buffers;
     baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
-    /* Buffers that were allocated after losses. */
+    /* The buffers of the receives that were posted after losses
+       (baton__net_add_arrival). */
     baton__net_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
     baton__net_buffer_t *send_buffers[BATON__MPI_PACKETS];
@@ -365,8 +367,8 @@ typedef struct baton__net {
        first slot of `sends` to try for a send. */
     uint32_t arrival, next_send;
     uint32_t packets_unsent;
-    /* Some peer that has a link must still be told how many packets were sent
-       to it (links.h). */
+    /* Over some peer's link, the peer must still be told how many packets were
+       sent to it (links.h). */
     bool rings_due;
     bool closing; /* the endpoint is being closed */
     /* all inter-node peers are lost: MPI failed or was finalized on this
@@ -378,9 +380,10 @@ typedef struct baton__net {
        of the first rank of each other host. Without that, a rank that dies
        before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
-    /* The next two fields serve to detect that MPI_Finalize is called while
-       there is a group. `inside` is the number of calls of baton__net_enter
-       that baton__net_leave has not ended. */
+    /* The next two fields keep MPI_Finalize and calls of MPI apart, if
+       MPI_Finalize is called while there is a group. `inside` is the number of
+       calls of baton__net_enter that baton__net_leave has not ended;
+       `finalized` is true after MPI_Finalize was called. */
     _Atomic int inside;
     _Atomic bool finalized;
     char detail[BATON__WIRE_TEXT];
@@ -532,7 +535,7 @@ bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
 /* baton__net_enter returns true if MPI may be called; then baton__net_leave
-   must follow. Once MPI_Finalize has begun, baton__net_enter returns false and
+   must follow. After MPI_Finalize has begun, baton__net_enter returns false and
    marks all inter-node peers as lost. */
 bool baton__net_enter(baton__mpi_t *mpi);
 void baton__net_leave(baton__mpi_t *mpi);
@@ -543,9 +546,10 @@ const char *baton__net_text(baton__mpi_t *mpi, int code);
 /* Marks a peer as lost because MPI has returned an error code. */
 void baton__net_fail(baton__mpi_t *mpi, int peer, int code);
 
-/* Sends a packet with `count` bytes of data. Returns false if there is no free
-   slot, or if the peer's packets occupy so many slots that the others are
-   reserved for other peers. */
+/* Sends a packet with `count` bytes of data over the wire. Returns false if the
+   packet can't be sent now: no slot of net.sends is free, or the free ones are
+   reserved for other peers because this peer's packets occupy so many, or the
+   peer's process may have ended (DOUBT in packet.h). */
 bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
@@ -559,7 +563,8 @@ bool baton__net_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
 /* Sends a packet with the new credits to each peer for which
-   baton__net_owes_credits returns true, and replies that are due. */
+   baton__net_owes_credits returns true, and the reply LIVES to each peer to
+   which it is due (reply_due). */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
 /* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
@@ -567,7 +572,7 @@ void baton__net_report_credits(baton__mpi_t *mpi);
 void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Replies with CREDIT or LIVES to a peer that has asked whether this rank
-   lives. Returns false if there is no free slot for the reply. */
+   lives. Returns false if the reply can't be sent now. */
 bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
                        baton__packet_kind_t kind);
 
@@ -668,9 +673,9 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
 void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
                          const baton__packet_t *packet);
 
-/* Takes the receive that a peer on this host has posted for the send, and adds
-   the send to those whose data polls write. Returns false if there is no such
-   receive. */
+/* If a peer on this host has posted a receive for the send, takes that receive,
+   and adds the send to `putting`: later polls write its data into the receive's
+   target. Returns false if there is no such receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Writes the next slice of the send's data. Returns true if all of the data is
@@ -702,8 +707,8 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                                  size_t bytes);
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 
-/* Answers a message by FIN, CTS or COPY, now or when there is space. Once FIN
-   has been sent, the record is free. */
+/* Answers a message by FIN, CTS or COPY, now or when there is space. After FIN
+   was sent, the record is free. */
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
@@ -763,8 +768,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_ask(void *endpoint, int peer);
 
-/* Stores the address where the peer answers. Returns false if there is no such
-   address. */
+/* Stores the address at which the peer answers whether it lives (answers.h).
+   Returns false if there is no such address. */
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
@@ -773,17 +778,17 @@ void baton__mpi_disarm(void *endpoint);
 
 /* The exchanges by which ranks open their endpoints. All ranks call each of
    these functions. It is an error if the bootstrap fails, ranks do not come in
-   time, the ranks run different versions of Baton, a rank of this host has
-   ended, or a rank that took part before does not answer for
-   BATON_PEER_TIMEOUT_MS. The first error is kept. After an error the functions
-   do nothing, and `data` is NULL. */
+   time, the ranks run different versions of Baton, a rank's process has ended,
+   or a rank that took part before does not answer for BATON_PEER_TIMEOUT_MS.
+   The first error is kept. After an error the functions do nothing, and `data`
+   is NULL. */
 typedef struct baton__meeting {
     baton__bootstrap_t *bootstrap;
     int rank, size;
     baton_status_t status;
     unsigned char *memory; /* holds `data` and `members` */
     unsigned char *data;   /* result of the last exchange */
-    /* By rank: the rank's record of the first exchange. Valid once that
+    /* By rank: the rank's record of the first exchange. Valid after that
        exchange has ended. */
     struct baton__member *members;
     uint64_t secret;
@@ -851,7 +856,7 @@ baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
 
 /* ---- local.c: the memory and sockets that ranks of a host share ---------- */
 
-/* Data about this host that is needed only while the endpoint is opened. */
+/* What is known of this host while the endpoint is opened. */
 typedef struct baton__opening {
     baton__meeting_t *meeting;
     const int *of; /* by rank: the number of the rank's host */
@@ -909,8 +914,9 @@ baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
 baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
-   any rank fails, all do, and the others' message says so. On success closing
-   the endpoint is collective, too; before any rank sends, the caller must make
-   all ranks agree once more (baton__meeting_conclude). */
+   any rank fails, all ranks fail; on the others the error message says that
+   another rank has failed. On success closing the endpoint is collective, too;
+   before any rank sends, the caller must make all ranks agree once more
+   (baton__meeting_conclude). */
 baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out);
