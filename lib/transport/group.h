@@ -60,10 +60,10 @@ typedef struct baton__attribute {
     baton_attribute_destroy_fn destroy;
 } baton__attribute_t;
 
-/* A receiver that need not keep a message uses it where its sender has it: the
-   transport lends it. The data of a lent message may be outside of this
-   process's memory. Such data is read in parts of this many bytes. A group has
-   space for one part of each operand. */
+/* If a receiver need not keep a message, the transport lends the message: the
+   receiver uses the data where the sender has it. If that is outside of this
+   process's memory, the data is read in parts of this many bytes. A group has
+   space for one part of each operand of a reduction. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
 /* The fields that each step accesses come first. The fields that progress alone
@@ -88,7 +88,7 @@ struct baton_group {
     baton_group_t *root;
     uint16_t incarnation; /* number of recoveries of the group so far */
     bool retired;         /* destroyed by the user: it only answers its peers */
-    bool cost_only;       /* a simulation in which buffers have no memory */
+    bool cost_only;       /* a simulation in which messages carry no data */
     bool borrowed;        /* a simulator owns the group */
     /* True if all ranks destroy the group together. It is set in a group of
        several processes, after all ranks have made theirs. It is atomic because
@@ -148,9 +148,10 @@ enum { BATON__TAG_BITS = 24 };
 /* Returns the identity of the `attempt`-th schedule of a name. */
 uint64_t baton__identity(const char *name, uint32_t attempt);
 
-/* Returns the counter of the schedules that were created by this name so far.
-   If `name` is NULL, returns the counter of `key`, which must be below 2^63.
-   Returns NULL if there is no memory. */
+/* Returns the address of the counter of the schedules that were created by this
+   name so far. If `name` is NULL, returns the counter of `key`, which must be
+   below 2^63 and stands for equal calls that make groups. Returns NULL if there
+   is no memory. */
 uint32_t *baton__group_counter(baton_group_t *group, const char *name,
                                uint64_t key);
 
@@ -190,9 +191,8 @@ int baton__group_host(const baton_group_t *group, int rank);
 /* True if the rank is on this host, or nothing is known of hosts. */
 bool baton__group_is_local(const baton_group_t *group, int rank);
 
-/* The text that gives the reason for a peer's loss if this rank counts the peer
-   as lost because the peer has lost this rank. The peer and the other ranks go
-   on without this rank. */
+/* The reason of a loss, as text, if this rank counts a peer as lost because the
+   peer has lost this rank: the peer goes on without this rank. */
 extern const char baton__disowned[];
 
 static inline bool baton__group_is_collective(const baton_group_t *group)
@@ -204,7 +204,8 @@ static inline bool baton__group_is_collective(const baton_group_t *group)
 /* Numbers the hosts in the order of their first ranks. `host_of` has, by rank,
    the lowest rank on the same host, which is replaced by the number of the
    host. `transport` gets the number of hosts and, if the ranks of each host are
-   consecutive, the number of ranks on each host (see host_block). */
+   consecutive, the number of ranks on each host (host_block in
+   baton/transport.h). */
 void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
                                int size);
 

@@ -17,10 +17,10 @@ typedef struct baton__bootstrap {
     /* The longest wait for ranks to take part in the first exchange; 0: no
        limit. */
     uint64_t first_ms;
-    /* The bootstrap is a store. The application of a rank may remove the store
-       as soon as the group is made on that rank, while other ranks still make
-       it. The wire is opened only if some ranks of the group share no
-       memory. */
+    /* The bootstrap is a store. The application may remove the store as soon as
+       the group is made on rank 0 or, if all ranks are on one host, on any
+       rank; other ranks may still be making it then. The wire is opened only if
+       some ranks of the group share no memory. */
     bool is_store;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns

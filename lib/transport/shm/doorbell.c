@@ -70,8 +70,9 @@ void baton__doorbell_close(baton__doorbell_t *doorbell)
     baton__descriptor_close(&doorbell->socket);
 }
 
-/* Orders this rank's stores before its next load. The thread sanitizer knows no
-   fences, so there a read-modify-write that changes nothing takes its place. */
+/* Orders this rank's stores before its next load. The thread sanitizer does not
+   know fences, so in its builds a read-modify-write that changes nothing takes
+   the place of the fence. */
 static void fence(baton__peer_state_t *state)
 {
 #if defined(__SANITIZE_THREAD__)

@@ -8,9 +8,9 @@
    sends it a datagram and disarms it. So a sleep costs one peer one system
    call, and sometimes a second peer another one. If a process is not armed, its
    peers only make one load. A process that is armed for urgent messages alone
-   is not woken by other messages. If a process is armed with BATON__BELL_SOON,
-   its thread may poll again in a moment. A peer delays the bell for that moment
-   and drops it if the process polls before. */
+   (notices) is not woken by other messages. If a process is armed with
+   BATON__BELL_SOON, its thread may poll again in a moment. A peer delays the
+   bell for that moment and drops it if the process polls before. */
 #pragma once
 
 #include <assert.h>
@@ -85,7 +85,8 @@ void baton__doorbell_close(baton__doorbell_t *doorbell);
    messages. Call this after a record was put into the process's ring. */
 void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 
-/* Wakes process `index` at once if it is armed at all. Any thread. */
+/* Wakes process `index` at once if it is armed at all. Any thread may call
+   this. */
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
 /* Returns true if a process that has messages in flight is polling now. Such a

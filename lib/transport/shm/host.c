@@ -38,9 +38,9 @@ int baton__host_afford(int count, int wanted)
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* Returns the address at which an array of `count` elements of `size` bytes
-   begins: at the next page after `used`. Advances `used` past the array. If
-   `memory` is NULL, only adds up the bytes. */
+/* Returns the address memory + *used for an array of `count` elements of `size`
+   bytes, and advances *used to the next page after the array. If `memory` is
+   NULL, only advances *used. */
 static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;

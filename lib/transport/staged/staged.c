@@ -151,7 +151,8 @@ static bool take_message(staged_t *self, baton_message_t *message)
     return false;
 }
 
-/* Returns true if the event is for the engine. */
+/* Handles an event of the inner transport. Returns true if the event must be
+   passed on to the engine. */
 static bool take_event(staged_t *self, const baton_event_t *event)
 {
     switch (event->kind) {
