@@ -34,10 +34,10 @@
 
    The state is a part of the post's `word` (shm/host.h). A receiver that
    withdraws changes it from MADE to NONE; if it is already TAKEN, the receiver
-   waits for the PUT. The receiver stops waiting when the
-   sender is lost, because a process that has ended writes nothing. A sender
-   that was stopped, and taken for dead, writes nothing, either, when it is
-   continued, unless it was stopped immediately before its system call.
+   waits for the PUT. It stops waiting when the sender is lost, because a
+   process that has ended writes nothing. A sender that was stopped, and taken
+   for dead, writes nothing, either, when it is continued, unless it was stopped
+   immediately before its system call.
 
    A sender that the system no longer lets write into the target sends PARTs
    instead, which the receiver copies. */
