@@ -22,7 +22,8 @@ static _Atomic int64_t allocations;
 static _Atomic int64_t until_failure;
 static _Atomic size_t uncompared; /* bytes allocated since the last comparison
                                      with available memory */
-/* In tests: the bytes that the kernel has left. */
+/* In tests: the bytes that the kernel is said to have left; SIZE_MAX: ask the
+   kernel. */
 static _Atomic size_t overridden = SIZE_MAX;
 
 static bool failure_is_due(void)

@@ -1,5 +1,5 @@
-/* The trace's file of this process: the ring of records, and the tables of
-   schedules and names; see baton/trace.h. progress/state/traced.h makes the
+/* The trace file of this process: records, which are used in turn, and tables
+   of schedules and names; see baton/trace.h. progress/state/traced.h makes the
    records of epochs and messages, and trace.c those of spans. */
 #pragma once
 

@@ -41,7 +41,8 @@ typedef struct reader {
 
 typedef struct segment {
     uint32_t writer;
-    /* index in `pool` of the list of nodes that have read the segment since */
+    /* index in `pool` of a list: the nodes that have read the segment since the
+       writer wrote it */
     uint32_t readers;
 } segment_t;
 

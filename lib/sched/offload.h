@@ -49,15 +49,17 @@ typedef struct baton__offload {
        same, because a peer can begin it. */
     bool waits;
 
-    /* The next four arrays are indexed by node; they are NULL in a schedule
-       without nodes for the device. */
+    /* The next four arrays are NULL in a schedule without nodes for the device.
+       The first three are indexed by node. */
     uint32_t *after; /* the next node in the same queue */
     /* The event that is recorded after the node; NULL if the host executes the
        node. */
     void **events;
-    /* The index in `preds` at which a node's predecessors begin. */
+    /* The index at which the node's predecessors begin in `preds`; one more
+       entry marks the end of the last node's. */
     uint32_t *first_pred;
-    uint32_t *preds; /* the predecessors that the device executes */
+    /* those predecessors of all nodes that the device executes */
+    uint32_t *preds;
 
     /* By the number of the epoch modulo BATON__STARTS: the event in the user's
        stream that marks the start of the epoch. */

@@ -165,7 +165,8 @@ static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* Returns an operand of the node that is in device memory, or -1. */
+/* Returns the index of an operand of the node that is in device memory; -1 if
+   there is none. */
 static int device_operand(const baton_schedule_t *schedule,
                           const baton__op_t *op)
 {

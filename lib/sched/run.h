@@ -37,8 +37,9 @@ typedef struct baton__loan {
     uint8_t operand;
 } baton__loan_t;
 
-/* The plan that commit created. The lists have ids of nodes. The fields that
-   each message needs come first, on one cache line. */
+/* The plan that commit created. The arrays `successors`, `roots`, `on_starts`,
+   `armed` and `asyncs` have ids of nodes. The fields that each message needs
+   come first, on one cache line. */
 typedef struct baton__plan {
     /* `count` + 1 records. The last one is no node's: it only marks where the
        successors of the last node end. */

@@ -78,8 +78,9 @@ struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
     baton__inproc_list_t ended; /* this rank's sends that have ended */
-    /* The number of records in both lists. Writers hold the mutex and store it
-       with release; inproc_poll loads it with acquire, without the mutex. */
+    /* The number of records in `inbox` and `ended`. Writers hold the mutex and
+       store it with release; inproc_poll loads it with acquire, without the
+       mutex. */
     _Atomic size_t waiting;
     /* Records that receivers gave back. They are pushed with release, and taken
        all at once with acquire. */

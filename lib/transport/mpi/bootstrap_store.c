@@ -231,7 +231,8 @@ static baton_status_t store_gather(baton__bootstrap_t *shared,
     return store_put(self, shared->rank, own, sizeof self->head + bytes);
 }
 
-/* Sets the error of a group to whose ranks callers gave different sizes. */
+/* Sets the error that rank 0's caller gave the size `first`, and the caller on
+   `rank` the size `size`. */
 static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
                                  int rank, int size)
 {
@@ -243,8 +244,9 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
         self->shared.function, first, size, rank);
 }
 
-/* Reads the head of a record that rank 0 has received. If the caller gave the
-   rank another size, the answer of rank 0 will report that to all ranks. */
+/* Checks the head of a record that rank 0 has received. If the caller on that
+   rank gave another size, replaces rank 0's own record by one that says so, for
+   the other ranks, and returns the error. */
 static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
 {
     head_t head;

@@ -108,7 +108,8 @@ enum {
        have occupied some of them. */
     BATON__MPI_RECEIVES = 64,
     /* A copy of up to this many bytes is made when the message is accepted,
-       possibly inside start. Each poll copies one slice of a longer message. */
+       which may be in an application's call that starts an epoch. Each poll
+       copies one slice of a longer message. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
     BATON__MPI_SLICE_BYTES = 4 << 20,
     /* Shorter messages are copied into buffers even if they lie in a segment or
@@ -303,8 +304,8 @@ typedef struct baton__peer {
     /* The reply LIVES could not be sent yet. It is sent when credits are next
        reported (baton__net_report_credits). */
     bool reply_due;
-    /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
-       `net` for the peer's bodies: data that follows a packet (packet.h). */
+    /* The memory of BATON__MPI_BODIES receive buffers, which were added to
+       net.free for the peer's bodies (packet.h). */
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
@@ -327,7 +328,8 @@ typedef struct baton__transfer {
 
 typedef struct baton__net {
     int peers; /* number of inter-node peers */
-    /* Time of the last send, or of the last poll that found something. */
+    /* Time of the last send over MPI, or of the last poll that found something
+       there. */
     uint64_t now_ns;
     /* Number of polls since now_ns, none of which has found anything. */
     uint32_t quiet;
@@ -409,10 +411,13 @@ typedef struct baton__mpi {
     /* The processors on which this rank could run when the endpoint was
        opened. */
     cpu_set_t processors;
-    bool reads; /* the ranks of this host can read each other's memory */
-    /* The ranks of this host can also write into each other's memory, and each
-       has a processor. So a receiver may ask the sender of an offer to write
-       the data. */
+    /* Long messages to local ranks are offered: the receiver reads the data in
+       the sender's memory or, if the system refuses that (`refused`), gets it
+       in PARTs. */
+    bool reads;
+    /* The ranks of this host can write into each other's memory, and each has a
+       processor. So a receiver may ask the sender of an offer to write the
+       data. */
     bool asks;
     /* MPI carries no messages, and the group has no communicator. */
     bool keeps_off;

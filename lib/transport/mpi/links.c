@@ -41,8 +41,9 @@ static const uint32_t LIFELINE = UINT32_C(1) << 30;
    of reach. */
 enum { DISOWN_MS = 20, DISOWN_LATER_MS = 1 };
 
-/* After how long the kernel first sends something over an idle lifeline. Many
-   firewalls forget connections that are idle for some minutes. */
+/* The time, in seconds, after which the kernel sends something over an idle
+   lifeline. Many firewalls forget connections that are idle for some
+   minutes. */
 enum { LIFELINE_IDLE_S = 60 };
 
 /* After the greeting, words are sent: the number of packets that the writer has

@@ -152,8 +152,9 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
     }
 }
 
-/* Drops the delayed bells of processes that have disarmed themselves. They
-   poll, and so find their messages without a bell. */
+/* Drops the delayed bells of processes whose `armed` has changed since. Such a
+   process has polled, and so finds its messages without a bell, or another peer
+   has woken it. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
     int kept = 0;
