@@ -31,8 +31,9 @@ static bool failure_is_due(void)
     if (atomic_load_explicit(&until_failure, memory_order_relaxed) <= 0) {
         return false;
     }
-    /* Of several threads that count down at once exactly one sees 1; the others
-       leave a negative value, which makes no allocation fail. */
+    /* If several threads count down at the same time, exactly one of them gets
+       the old value 1, and its allocation fails. The others leave a negative
+       value, with which no allocation fails. */
     return atomic_fetch_sub_explicit(&until_failure, 1, memory_order_relaxed) ==
            1;
 }

@@ -46,7 +46,8 @@ typedef struct value {
 } value_t;
 
 static value_t values[BATON__CONFIG_COUNT];
-static char first_error[BATON__MESSAGE_BYTES]; /* "" if all values are valid */
+/* the message about the first invalid variable; "" if all are valid */
+static char first_error[BATON__MESSAGE_BYTES];
 
 /* `values` and `first_error` are written under the lock, and then `loaded` is
    stored with release. A thread loads it with acquire before it reads the

@@ -1,6 +1,6 @@
 /* A schedule's part on its engine's device: queues of the nodes that have been
-   put into streams and are not known to be done, events, and the state for
-   epochs in the order of a user's stream.
+   put into streams and are not known to be done, events, and the state of
+   epochs that are started on a user's stream.
 
    A device node is put into a stream when all predecessors that it needs have
    completed, or have been put into streams themselves: then the node's stream

@@ -370,9 +370,9 @@ static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
     }
 }
 
-/* Messages of one kind from one rank to another are numbered in the order in
-   which they were added, so a message has the same tag at both ends. `counts`
-   has a number for each peer, direction and kind. */
+/* Messages of one kind (with data, or activations) from one rank to another are
+   numbered in the order in which they were added, so a message has the same tag
+   at both ends. `counts` has a number for each peer, direction and kind. */
 static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
 {
     const baton__plan_t *plan = &schedule->plan;

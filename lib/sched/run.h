@@ -71,7 +71,8 @@ typedef struct baton__plan {
        baton_add_armed_recv. */
     uint32_t *armed;
     uint32_t *asyncs;
-    uint32_t *peers; /* ranks with which this rank has messages, ascending */
+    /* the ranks with which this rank exchanges messages, in ascending order */
+    uint32_t *peers;
     /* By index in `peers`: number of messages to the peer, and number of
        messages from it. Not used if `shared`. */
     uint32_t *peer_sends, *peer_receives;

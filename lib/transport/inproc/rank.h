@@ -106,7 +106,7 @@ struct baton__inproc_rank {
     size_t capacity;             /* number of records in the pool */
     size_t copies; /* number of records with a copy that have not come back */
     size_t most_copies;
-    unsigned char *lost; /* [size], a baton__inproc_lost_t for each peer */
+    unsigned char *lost; /* by peer: a baton__inproc_lost_t */
     int lost_count;      /* number of peers whose loss has yet to be reported */
 };
 

@@ -40,7 +40,7 @@ enum {
 /* A rank's report about its end of the wire, which all other ranks get. */
 typedef struct wire_end {
     int status;   /* BATON_OK: the rank has opened its end */
-    size_t bytes; /* bytes of the rank's address */
+    size_t bytes; /* bytes of the address of the rank's worker (wire_ucx.h) */
 } wire_end_t;
 
 /* The beginning of each record. */

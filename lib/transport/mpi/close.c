@@ -96,9 +96,9 @@ static int tell_last(baton__mpi_t *mpi)
 
 /* Drains the communicator before it is freed: takes the packets that the other
    ranks have sent. Meanwhile it asks the rank that it waits for whether it
-   lives, because that rank may have ended without a link between the two.
-   Returns false if a rank may still send, or MPI still has packets or data in
-   motion: then the communicator must not be freed. */
+   lives, because, without a link to that rank, this rank would not notice if it
+   has ended. Returns false if a rank may still send, or MPI still has packets
+   or data in motion: then the communicator must not be freed. */
 static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
     uint64_t now = baton__clock_ns();

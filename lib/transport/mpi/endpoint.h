@@ -101,8 +101,8 @@ enum {
     BATON__MPI_BODIES = 8,
     BATON__MPI_TAGS = 512,   /* number of MPI tags for pulled messages */
     BATON__MPI_PACKETS = 16, /* the most sends of packets in motion at a time */
-    /* Receives that are posted for packets. There are few, so that their
-       buffers stay in cache. */
+    /* The number of receives that are posted for packets. It is small, so that
+       their buffers stay in cache. */
     BATON__MPI_POSTED = 8,
     /* The most receives that are posted after unfinished messages of lost peers
        have occupied some of them. */
@@ -248,7 +248,8 @@ typedef struct baton__flow {
     uint32_t limit; /* the highest total that the peer is known to allow */
     /* The next two fields are used only for inter-node peers. Local peers read
        their credits in shared memory. */
-    /* The total number that this rank allows the peer to send. */
+    /* The total number of such messages that this rank allows the peer to
+       send. */
     uint32_t granted;
     uint32_t reported; /* value of `granted` that was last sent to the peer */
 } baton__flow_t;
@@ -308,9 +309,10 @@ typedef struct baton__peer {
        net.free for the peer's bodies (packet.h). */
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
-    uint32_t packets_taken; /* number of the peer's packets taken here */
-    bool last_sent;         /* this rank has sent LAST to the peer */
-    bool last_received;     /* the peer has sent LAST to this rank */
+    /* number of packets that this rank has taken from the peer */
+    uint32_t packets_taken;
+    bool last_sent;     /* this rank has sent LAST to the peer */
+    bool last_received; /* the peer has sent LAST to this rank */
     /* Something has come from the peer over MPI since this rank last asked
        whether the peer lives. */
     bool has_sent;
@@ -349,7 +351,8 @@ typedef struct baton__net {
     baton__request_t arrivals[BATON__MPI_RECEIVES];
     /* The sends of packets in motion. */
     baton__request_t sends[BATON__MPI_PACKETS];
-    /* The buffers that `arrived` and `send_buffers` have at first. */
+    /* The memory of the buffers that `arrived` and `send_buffers` have at
+       first. */
     baton__net_buffer_t *buffers;
     baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
     /* The buffers of the receives that were posted after losses
@@ -613,8 +616,9 @@ void baton__net_add_arrival(baton__mpi_t *mpi);
 /* Notes that the peer has taken `taken` packets of this rank so far. */
 void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
-/* Wakes each peer that was not told of all packets, unless this rank woke it
-   lately. */
+/* Wakes each peer that has a link and was not told over it of all packets that
+   were sent to the peer, unless this rank woke the peer less than RANG_NS ago
+   (net.c). */
 void baton__net_ring_due(baton__mpi_t *mpi);
 
 /* Wakes the peers whose MPI may have to be called before data or packets reach

@@ -363,8 +363,8 @@ baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out)
     return BATON_OK;
 }
 
-/* Opens the parts that use MPI, and the listeners. These may fail on one rank
-   alone. */
+/* Opens the parts that use MPI, and the listeners. Opening them may fail on one
+   rank alone, so the ranks agree afterwards. */
 static baton_status_t open_complete(baton__mpi_t *mpi,
                                     const baton__opening_t *host)
 {

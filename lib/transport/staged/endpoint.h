@@ -223,7 +223,7 @@ typedef struct baton__staged {
     /* Number of buffers of `in` that are reserved for blocks that the receiver
        has asked for */
     uint32_t promised;
-    uint32_t pulling; /* receives in the state PULLING */
+    uint32_t pulling; /* number of receives in the state PULLING */
     /* a copy was submitted since the endpoint was last asked to arm */
     bool submitted;
 
@@ -231,11 +231,13 @@ typedef struct baton__staged {
     int64_t reserved_sends, reserved_receives;
     baton__staged_peer_t *peers;
 
-    baton__staged_list_t sending;   /* sends with blocks left to begin */
-    baton__staged_list_t receiving; /* receives in blocks */
-    baton__staged_list_t copying;   /* receives between devices */
-    baton__staged_list_t ended;     /* transfers whose events have yet to be
-                                       reported */
+    /* sends that have blocks which have not begun */
+    baton__staged_list_t sending;
+    baton__staged_list_t receiving; /* receives in the state RECEIVING */
+    /* receives that wait for a buffer of `direct` */
+    baton__staged_list_t copying;
+    baton__staged_list_t ended; /* transfers whose events have yet to be
+                                   reported */
     /* Messages that have yet to be reported. An offer gets its record when it
        is reported. If no record is free, the offer waits here, and so do all
        later messages. */

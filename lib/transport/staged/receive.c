@@ -107,7 +107,7 @@ void baton__staged_receive_lost(staged_t *self, transfer_t *receive,
     if (receive->state == BATON__TRANSFER_RECEIVING ||
         receive->state == BATON__TRANSFER_ASKED) {
         staged_receive_stop(self, receive, status, "the sender is lost");
-    } /* in its other states the receive ends without the sender's help */
+    } /* in all other states the receive ends without the sender */
 }
 
 /* ---- blocks ------------------------------------------------------------ */
