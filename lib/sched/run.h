@@ -142,7 +142,8 @@ typedef struct baton__run {
     /* By receive: messages that arrived early, for a later epoch. Where ranks
        share plans this is NULL until there is such a message. */
     baton_message_t **early;
-    /* By loan: the lent message, until the reduce has read it. */
+    /* By loan: the lent message, from its arrival until the reduce has read it;
+       otherwise NULL. */
     baton_message_t **lent;
     uint32_t head, tail;
     uint32_t required_left;

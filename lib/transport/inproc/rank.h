@@ -95,7 +95,8 @@ struct baton__inproc_rank {
 
     /* The fields from here on belong to the rank's driver. */
     bool owns_medium;
-    bool is_hashed; /* the lists for withdrawals are valid */
+    /* the fields same_hash and `list` of all records are valid */
+    bool is_hashed;
     int index;
     baton_inproc_t *medium;
     baton__inproc_record_t *records; /* free records */

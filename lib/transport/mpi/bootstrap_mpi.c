@@ -31,8 +31,8 @@ static baton_status_t check_library(void)
                               version);
 }
 
-/* Checks conditions that are the same on all ranks, so that no rank needs to be
-   told of a failure. */
+/* Checks conditions that are true on all ranks or on none, so that no rank
+   needs to be told of a failure on another one. */
 static baton_status_t check_comm(MPI_Comm comm)
 {
     int yes = 0;

@@ -104,8 +104,8 @@ enum {
     /* The number of receives that are posted for packets. It is small, so that
        their buffers stay in cache. */
     BATON__MPI_POSTED = 8,
-    /* The most receives that are posted after unfinished messages of lost peers
-       have occupied some of them. */
+    /* The most receives for packets, with those that are added because
+       unfinished messages of lost peers occupy others. */
     BATON__MPI_RECEIVES = 64,
     /* A copy of up to this many bytes is made when the message is accepted,
        which may be in an application's call that starts an epoch. Each poll
@@ -562,7 +562,8 @@ bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
-/* Returns the number of packets to the peer that MPI still has. */
+/* Returns the number of packets to the peer whose sends MPI has not
+   completed. */
 size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
 
 /* Returns true if the peer has so many new credits that it should be told of
@@ -621,7 +622,7 @@ void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
    (net.c). */
 void baton__net_ring_due(baton__mpi_t *mpi);
 
-/* Wakes the peers whose MPI may have to be called before data or packets reach
+/* Wakes the peers that may have to call MPI before data or packets can reach
    this rank. Returns true if there is such a peer. */
 bool baton__net_ask(baton__mpi_t *mpi);
 
@@ -632,8 +633,8 @@ void baton__net_lose_all(baton__mpi_t *mpi, const char *detail);
    is reported when MPI completes them. */
 void baton__net_forget(baton__net_t *net, const void *ended);
 
-/* Ends the transfers with a lost peer. Returns false if not all events had
-   space. */
+/* Ends the transfers with a lost peer. Returns false if the running poll has no
+   space for all their events; the next poll then calls this again. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Allocates space for the transfers of this many messages. */
@@ -703,7 +704,8 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 /* Ends the posted receives that a lost peer may have been filling. Returns
-   false if not all events had space. */
+   false if the running poll has no space for all their events; the next poll
+   then calls this again. */
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- send.c: a message on its way to a peer ---------------------------- */
@@ -739,7 +741,8 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi);
    events. */
 void baton__mpi_flush(baton__mpi_t *mpi);
 
-/* Ends the sends to a lost peer. Returns false if not all events had space. */
+/* Ends the sends to a lost peer. Returns false if the running poll has no space
+   for all their events; the next poll then calls this again. */
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- receive.c: a message from a peer ---------------------------------- */
@@ -764,7 +767,8 @@ void baton__mpi_copy(baton__mpi_t *mpi);
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record);
 
 /* Ends the accepted messages whose data a lost peer was to send. Returns false
-   if not all events had space. */
+   if the running poll has no space for all their events; the next poll then
+   calls this again. */
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- poll.c: polling and sleeping -------------------------------------- */
@@ -873,7 +877,7 @@ typedef struct baton__opening {
        host. */
     int size, most;
     int index; /* index of this rank on the host */
-    int first; /* rank of the host's first rank in the communicator */
+    int first; /* the number that the host's first rank has in the group */
     /* shares: no rank of the host has set BATON_SHM to 0. reads: none has set
        BATON_CMA to 0. */
     bool shares, reads;

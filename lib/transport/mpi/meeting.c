@@ -279,9 +279,9 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     bool done = false;
     while (status == BATON_OK) {
         /* If all ranks are on one host, a rank that knows the agreed outcome
-           may return, and its application may then remove the store. So if the
-           ranks of the host have agreed, this rank no longer waits for the
-           store. */
+           may return, and its application may then remove the store. So if
+           another rank of the host has decided that the group is made
+           (baton__host_decide), this rank no longer waits for the store. */
         const bool agreed =
             self->host != NULL && baton__host_has_agreed(self->host);
         status = self->bootstrap->test(self->bootstrap, &done);

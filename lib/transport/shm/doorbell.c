@@ -191,7 +191,9 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
     if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
         return; /* baton__doorbell_disarm has left this process armed */
     }
-    if (rung) { /* the peer may not have disarmed this process yet */
+    /* The peer that rang may not have disarmed this process yet. The new count,
+       below, keeps it from doing so later. */
+    if (rung) {
         atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);
     }
     atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,

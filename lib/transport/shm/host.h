@@ -108,7 +108,8 @@ typedef struct baton__host {
     baton__freed_count_t *freed;
     /* By process: the address of the process's `probe`. */
     uint64_t *probes;
-    _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
+    /* number of the last decision << 1 | its outcome */
+    _Atomic uint32_t *outcome;
     /* 1 after one of the processes has logged that the host refused a copy. */
     _Atomic uint32_t *refused;
     baton__credit_t *credits;
