@@ -58,7 +58,8 @@ typedef struct baton__offload {
     /* The index at which the node's predecessors begin in `preds`; one more
        entry marks the end of the last node's. */
     uint32_t *first_pred;
-    /* those predecessors of all nodes that the device executes */
+    /* for each node that the device executes: those predecessors that the
+       device executes, too */
     uint32_t *preds;
 
     /* By the number of the epoch modulo BATON__STARTS: the event in the user's

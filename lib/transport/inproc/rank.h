@@ -105,7 +105,8 @@ struct baton__inproc_rank {
     baton__inproc_slab_t *slabs; /* the first has half of the records or more */
     int64_t reserved;            /* number of sends that were reserved */
     size_t capacity;             /* number of records in the pool */
-    size_t copies; /* number of records with a copy that have not come back */
+    /* number of records that hold a copy and were not given back yet */
+    size_t copies;
     size_t most_copies;
     unsigned char *lost; /* by peer: a baton__inproc_lost_t */
     int lost_count;      /* number of peers whose loss has yet to be reported */

@@ -662,8 +662,9 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
         link->state == BATON__LINK_ENDED) {
         return false;
     }
-    /* If the link was reset longer ago, by a firewall, no farewell could come
-       over it, so the peer may have closed its group without ending. */
+    /* If the link was reset longer ago, it was a firewall that reset it. No
+       farewell could come over the link since, so the peer may have closed its
+       group without ending. */
     const bool together =
         baton__clock_ns() < link->reset_ns + BATON__LIFELINE_NS;
     links_end(link);

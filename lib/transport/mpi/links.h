@@ -32,7 +32,7 @@ typedef enum baton__link_state {
     BATON__LINK_NONE,
     BATON__LINK_CONNECTING,
     BATON__LINK_OPEN,
-    BATON__LINK_ENDED /* closed by the peer or by its death */
+    BATON__LINK_ENDED /* the peer has closed the link, or has ended */
 } baton__link_state_t;
 
 enum {

@@ -29,7 +29,8 @@ enum {
     LONGEST_NS = 10 * NS_PER_MS,
     /* A sleep lasts the time waited so far, divided by this number. */
     WAITED_FOR_A_SLEEP = 16,
-    /* The most that one look at the clock adds to the time waited. */
+    /* The most that one look at the clock adds to the time waited, so that time
+       in which the job is stopped hardly counts. */
     MOST_NS = 1000 * NS_PER_MS,
     /* After a rank has ended, this rank waits this long for messages that the
        ended rank had sent, and tries this long to tell other ranks. */
@@ -464,8 +465,9 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         self->bootstrap->is_store && host->count == self->size ? host : NULL;
     baton_status_t all = baton__meeting_agree(self, local);
     bool failed = self->data == NULL;
-    /* Every rank decides, even after an error. Otherwise ranks that keep the
-       host would count the host's decisions differently. */
+    /* Every rank takes part in the decision, even after an error. Otherwise the
+       ranks would have counted different numbers of decisions (host.h) if they
+       keep this memory for a later group. */
     if (baton__host_decide(host, all == BATON_OK) == (all == BATON_OK) ||
         local != BATON_OK) {
         return all;

@@ -302,7 +302,8 @@ void baton__host_close(baton__host_t *host)
    moves. Otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
-    /* Number of processes, by 1 + processor. */
+    /* By 1 + the number of a processor: how many processes of this host polled
+       there last. */
     uint16_t on[CPU_SETSIZE + 1] = {0};
     _Atomic int32_t *processors = host->processors;
     int at = sched_getcpu() % CPU_SETSIZE + 1;
