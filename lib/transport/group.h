@@ -115,7 +115,9 @@ struct baton_group {
        group. Else NULL. */
     int *origins;
     char *name; /* the name by which the group was created, or NULL */
-    _Atomic(baton_op_t *) average; /* see baton_schedule_average; or NULL */
+    /* The operation that baton_schedule_average returns for this group; NULL:
+       it was not asked for yet. */
+    _Atomic(baton_op_t *) average;
     /* The number that marks the messages of a subset (subset.h); 0 if this
        group is a root. */
     uint64_t channel;

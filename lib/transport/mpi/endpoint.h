@@ -526,8 +526,8 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail);
 
 /* Sets this thread's error for a message to or from a peer, and returns
-   BATON_ERR_TRANSPORT. The error says why the peer is lost, or `wrong` if the
-   peer is not lost. */
+   BATON_ERR_TRANSPORT. The error says why the peer is lost; if the peer is not
+   lost, it says `wrong`. */
 baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong);
 

@@ -13,7 +13,8 @@
 enum { OFFER_MADE = 1, OFFER_TAKEN };
 
 /* How much of a buffer's data is prefetched from the sender's cache while the
-   message is matched: as many cache lines as a processor loads at a time. */
+   engine looks for the message's receive: as many cache lines as a processor
+   loads at a time. */
 enum { FETCHED_BYTES = 16 * 64 };
 
 /* ---- arrival ---------------------------------------------------------- */

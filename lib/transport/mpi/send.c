@@ -61,8 +61,8 @@ static bool mpi_send_delays(baton__peer_t *peer)
     return delays;
 }
 
-/* Sends a packet with `count` bytes of data. Returns false if there is no
-   space. */
+/* Sends a packet with `count` bytes of data. Returns false if there is no space
+   for it, or if it can't be sent now (baton__net_push). */
 static bool mpi_send_push(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count)
