@@ -36,8 +36,8 @@ static inline bool baton__goes_on(baton_status_t status)
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
-/* Sets and returns the error that no `what` (such as "mode") is called `name`.
-   The message lists all `names`, and says which is nearest. */
+/* Sets and returns the error that no `what` (such as "reduction") is called
+   `name`. The message lists all `names`, and says which is nearest. */
 baton_status_t baton__error_unknown(const char *what, const char *name,
                                     const char *const *names, size_t count);
 

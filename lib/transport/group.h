@@ -109,7 +109,8 @@ struct baton_group {
     uint32_t schedules;
     baton__memory_t *memory; /* blocks that the user has not freed */
     baton__table_t names;
-    baton__attribute_t *attributes; /* protected by a lock of group.c */
+    /* protected by attributes_lock in group.c */
+    baton__attribute_t *attributes;
     /* If the group was made of the ranks of another group: by rank of this
        group, the rank's number in the other group; -1: it was not in that
        group. Else NULL. */

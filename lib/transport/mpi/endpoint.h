@@ -834,7 +834,8 @@ typedef struct baton__location {
     /* Hash of the host's name and of its kernel's boot id, as names may be
        equal. */
     uint64_t host;
-    uint64_t pids, network; /* namespaces; 0: unknown */
+    /* the numbers of the process's PID and network namespaces; 0: unknown */
+    uint64_t pids, network;
 } baton__location_t;
 
 const baton__location_t *baton__meeting_location(void);
@@ -849,8 +850,8 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
                             size_t bytes);
 
-/* Agrees on one outcome. Returns `local` if that is an error, and else the
-   worst status of all ranks. */
+/* Exchanges the statuses of all ranks. Returns `local`, this rank's, if that is
+   an error, and otherwise the worst status of any rank. */
 baton_status_t baton__meeting_agree(baton__meeting_t *self,
                                     baton_status_t local);
 

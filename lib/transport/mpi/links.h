@@ -118,8 +118,9 @@ typedef struct baton__links {
        exchanged them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
-    _Atomic bool rang;         /* some link was touched; stored with release */
-    struct baton__links *next; /* in the list of all baton__links_t */
+    _Atomic bool rang; /* some link was touched; stored with release */
+    /* the next one in the list of all open ones (all_open in links.c) */
+    struct baton__links *next;
 } baton__links_t;
 
 /* Finds the addresses by which other hosts reach this one. If there are none

@@ -30,7 +30,7 @@ typedef struct baton__block_model {
    otherwise they are returned. */
 baton_status_t baton__block_model(int hosts, baton__block_model_t *out);
 
-/* Returns T(b) in us. */
+/* Returns T(b) in us, with n = `bytes` and b = `block`. */
 double baton__block_us(const baton__block_model_t *model, double bytes,
                        double block);
 
