@@ -1,7 +1,8 @@
-/* Elements as integers. f16 and bf16 are converted to and from f32 with integer
-   arithmetic and selects only, so that loops over elements vectorise. Rounding
-   is to nearest even. Every NaN becomes the one canonical NaN, so that a result
-   does not depend on which instructions converted it. */
+/* Elements of vectors, taken as integers. f16 and bf16 are converted to and
+   from f32 with integer arithmetic and selects only, so that loops over
+   elements vectorise. Rounding is to nearest even. Every NaN becomes the one
+   canonical NaN, so that a result does not depend on which instructions
+   converted it. */
 #pragma once
 
 #include <stddef.h>

@@ -1,13 +1,14 @@
-/* The trace of a process is a file (trace.h). It is created once, is mapped
-   from then on, and is never unmapped, so that a thread that adds a record
-   while another one stops the trace writes into memory that is there. Its
-   blocks are reserved when it is created: a store into a page for which a file
-   system has no room would raise SIGBUS.
+/* The trace of a process is a file (trace.h). It is created once and then stays
+   mapped, so that a thread that adds a record while another thread stops the
+   trace writes into memory that is still mapped. (Only a forked child unmaps
+   it.) Its blocks are reserved when it is created: a store into a page for
+   which a file system has no room would raise SIGBUS.
 
-   Threads take records by an atomic addition. A thread that is suspended while
-   it fills a record in can be overtaken by a whole lap of the others, and then
-   both threads write the same record. The record stays readable, but may mix
-   the contents of both. */
+   A thread takes the next record by an atomic addition. After the last record
+   the first one is used again: a new lap begins. While a thread that fills a
+   record in is suspended, the other threads may use up a whole lap, and then
+   two threads write the same record. The record stays readable, but may mix the
+   contents of both. */
 #include "base/trace.h"
 
 #include "base/clock.h"
@@ -61,9 +62,9 @@ static _Thread_local uint32_t thread_number;
 
 /* ---- the file ------------------------------------------------------------ */
 
-/* A child has its parent's file in its memory, and must not write into it. The
-   lock may be held by a thread that the child does not have, so the child
-   initialises it anew. */
+/* Called in a forked child, which has its parent's file mapped and must not
+   write into it. At the fork a thread that the child does not have may have
+   held the lock, so the child initialises the lock anew. */
 static void trace_forget(void)
 {
     baton_trace_stop();
@@ -213,7 +214,8 @@ baton_status_t baton_trace_start(const char *folder)
                               __func__, folder, folder_of);
     }
     if (status == BATON_OK) {
-        /* Pairs with the loads in the functions below. */
+        /* Pairs with the acquire loads in baton__trace_add and
+           baton_trace_begin. */
         atomic_store_explicit(&baton__trace.file, mapped, memory_order_release);
     }
     (void)pthread_mutex_unlock(&lock);
@@ -227,8 +229,8 @@ void baton_trace_stop(void)
 
 void baton__trace_begin_if_asked(void)
 {
-    /* the process that called this function last; a forked child has another
-       number */
+    /* The PID of the process that called this function last. A forked child has
+       another PID, so it begins a trace of its own. */
     static atomic_int asked;
     const char *folder = baton__config_text(BATON__CONFIG_TRACE);
     if (folder[0] != '\0' && atomic_exchange(&asked, getpid()) != getpid() &&
@@ -294,8 +296,8 @@ uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule)
 
 /* ---- spans --------------------------------------------------------------- */
 
-/* Returns the place of a name in the table, from `first` on; if it is not
-   there, the number of names. */
+/* Searches the table of names from the place `first` on. Returns the place of
+   the name, or the number of names if the name is not found. */
 static uint32_t trace_find(const baton__trace_t *trace, const char *name,
                            uint32_t first)
 {

@@ -12,8 +12,8 @@ static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
     return self->order->first[node + 1] - self->order->first[node];
 }
 
-/* Returns a number n: the node happens after a node u if at least n of the
-   node's predecessors are u or happen after u. */
+/* Returns how many of a node's predecessors must be a node u, or happen after
+   u, so that the node itself happens after u (happens_before.h). */
 static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 {
     uint32_t need = self->schedule->needs[node];
@@ -60,7 +60,9 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
     /* This reuses the array `reach`, which holds nothing before the first
        walk. */
     uint32_t *length = self->reach;
-    uint32_t chosen[BATON__CLOCKS + 1] = {0}; /* the last one gets no clock */
+    /* The longest chains so far, the longest first. The last entry only has a
+       chain that is no longer among the BATON__CLOCKS longest. */
+    uint32_t chosen[BATON__CLOCKS + 1] = {0};
     for (uint32_t chain = 0; chain < chains; chain++) {
         length[chain] = 0;
         self->tail[chain] = BATON__CLOCKS;

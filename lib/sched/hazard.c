@@ -12,10 +12,11 @@
      segments           |   0   |   1   |   2   |
 
    The check visits the nodes in a topological order, and stores for each
-   segment its last writer and the nodes that have read it since. A node that
-   writes must happen after all of these; a node that reads must happen after
-   the writer. By transitivity older accesses need no check. The same walk finds
-   the nodes that read the data of a receive (loans.h). */
+   segment the node that wrote it last (its writer) and the nodes that have read
+   it since. A node that writes must happen after all of these; a node that
+   reads must happen after the writer. By transitivity older accesses need no
+   check. The same walk finds the nodes that read the data of a receive
+   (loans.h). */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/happens_before.h"
@@ -40,7 +41,9 @@ typedef struct reader {
 
 typedef struct segment {
     uint32_t writer;
-    uint32_t readers; /* the head of a list of readers, in the pool */
+    /* index in `pool` of a list: the nodes that have read the segment since the
+       writer wrote it */
+    uint32_t readers;
 } segment_t;
 
 typedef struct checker {

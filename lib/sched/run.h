@@ -18,9 +18,10 @@
                               |
                               +--(all ranks have come)--> idle
 
-   A schedule without messages goes back to idle from draining. Every node
-   enters the ready queue at most once an epoch, so the queue is an array with
-   one place a node. */
+   A schedule without messages goes from draining back to idle. A schedule that
+   can't recover goes from recovering back to failed. Every node enters the
+   ready queue at most once an epoch, so the queue is an array with one place a
+   node. */
 #pragma once
 
 #include "ops/op.h"
@@ -36,15 +37,17 @@ typedef struct baton__loan {
     uint8_t operand;
 } baton__loan_t;
 
-/* The plan that commit created. The lists have ids of nodes. The fields that
-   each message needs come first, on one cache line. */
+/* The plan that commit created. The arrays `successors`, `roots`, `on_starts`,
+   `armed` and `asyncs` have ids of nodes. The fields that each message needs
+   come first, on one cache line. */
 typedef struct baton__plan {
     /* `count` + 1 records. The last one is no node's: it only marks where the
        successors of the last node end. */
     const baton__op_t *ops;
     uint32_t *successors; /* the successors of all nodes, in one array */
-    /* A hash table of the receives, by peer, tag and kind. Its size is a power
-       of two; an entry is 1 + the id of a node, or 0. */
+    /* A hash table of the receives. The key is the peer, the tag, and whether
+       the message is an activation. Its size is a power of two; an entry is 1 +
+       the id of a node, or 0. */
     uint32_t *incoming;
     uint32_t incoming_mask;
     /* A plan that another rank has made first has that rank's peers in its
@@ -68,7 +71,8 @@ typedef struct baton__plan {
        baton_add_armed_recv. */
     uint32_t *armed;
     uint32_t *asyncs;
-    uint32_t *peers; /* ranks with which this rank has messages, ascending */
+    /* the ranks with which this rank exchanges messages, in ascending order */
+    uint32_t *peers;
     /* By index in `peers`: number of messages to the peer, and number of
        messages from it. Not used if `shared`. */
     uint32_t *peer_sends, *peer_receives;
@@ -130,15 +134,16 @@ typedef struct baton__run {
     uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
     /* By length (baton_length_t): the bytes in this epoch, or
-       BATON__LENGTH_UNSET. After these, also by length, the largest values,
-       which the commit sets. */
+       BATON__LENGTH_UNSET. The second half of the array has the largest value
+       that is allowed for each length; commit sets these. */
     size_t *lengths;
     baton__activation_t *activations;
     baton__async_t *asyncs;
     /* By receive: messages that arrived early, for a later epoch. Where ranks
        share plans this is NULL until there is such a message. */
     baton_message_t **early;
-    /* By loan: the lent message, until the reduce has read it. */
+    /* By loan: the lent message, from its arrival until the reduce has read it;
+       otherwise NULL. */
     baton_message_t **lent;
     uint32_t head, tail;
     uint32_t required_left;
@@ -155,7 +160,8 @@ typedef struct baton__run {
     uint32_t early_count;
     uint32_t lent_count;
     uint64_t epoch; /* the last epoch that began */
-    /* Number of completions so far, for the watchdog. */
+    /* Number of nodes that have completed so far, over all epochs. From it the
+       watchdog sees whether an epoch makes progress. */
     uint64_t progress_count;
     baton__run_state_t phase;
     /* This rank has started the epoch, and the on-start nodes have fired. */

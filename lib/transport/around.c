@@ -7,7 +7,7 @@ static int inner_rank(const baton__around_t *self, int rank)
     return self->inner_ranks != NULL ? self->inner_ranks[rank] : rank;
 }
 
-/* The functions that the outer transport passes on to the inner one unchanged.
+/* The functions of which the outer transport passes calls on to the inner one.
    A row has the return type, `return` if there is a result, the function's
    name, its parameters, and the arguments for the inner function. */
 #define FUNCTIONS(X)                                                           \

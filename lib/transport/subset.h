@@ -26,8 +26,8 @@ enum {
     /* The number of the channel's bits in `tag`: those above the message's own
        tag. */
     BATON__CHANNEL_TAG_BITS = 32 - BATON__TAG_BITS,
-    /* The number of the channel's bits in `epoch`, which are the highest
-       ones. */
+    /* The number of the channel's bits in `epoch`, which are the highest bits
+       of that field. */
     BATON__CHANNEL_EPOCH_BITS = 20
 };
 

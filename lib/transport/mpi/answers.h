@@ -40,7 +40,7 @@ typedef struct baton__asked {
     /* The connection on which this rank awaits the answer; -1: it awaits no
        answer. */
     int fd;
-    uint64_t asked_ns;  /* when the rank was last asked */
+    uint64_t asked_ns;  /* when the rank was last asked; 0: ask it at once */
     uint64_t looked_ns; /* when this rank last looked for the answer */
     /* Time without an answer, summed over all looks; 0: the rank was not asked,
        or has answered. */
@@ -131,8 +131,9 @@ void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
    lost; -1 if there is none. */
 int baton__answers_next_lost(const baton__answers_t *self, int from);
 
-/* Asks a rank at this address or, if the rank was asked before, looks for the
-   rank's answer. Call this again and again while the rank is awaited. */
+/* Asks the rank `peer`, whose listener is at the address `to`; or, if it was
+   asked and has not answered, looks for its answer. Call this again and again
+   while this rank waits for `peer`. */
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
 

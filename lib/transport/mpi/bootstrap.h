@@ -17,9 +17,10 @@ typedef struct baton__bootstrap {
     /* The longest wait for ranks to take part in the first exchange; 0: no
        limit. */
     uint64_t first_ms;
-    /* The bootstrap is a store. As soon as the group is made on one rank, the
-       application may remove the store there. The wire is opened only if some
-       ranks of the group share no memory. */
+    /* The bootstrap is a store. The application may remove the store as soon as
+       the group is made on rank 0 or, if all ranks are on one host, on any
+       rank; other ranks may still be making it then. The wire is opened only if
+       some ranks of the group share no memory. */
     bool is_store;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns
@@ -40,7 +41,8 @@ typedef struct baton__bootstrap {
                                  unsigned char *data);
     /* Opens the wire that an exchange of begin_wire has made; `data` is the
        result of that exchange. Over MPI, `data` may be NULL: then opens a wire
-       over which nothing is sent. */
+       over which nothing is sent, and which only reports that MPI_Finalize is
+       called. */
     baton_status_t (*open_wire)(struct baton__bootstrap *self,
                                 const unsigned char *data, baton__wire_t **out);
     /* Stores whether the exchange that was begun has ended. */

@@ -9,7 +9,8 @@
 
 #include <stdatomic.h>
 
-/* The interval at which close asks the rank that delays it whether it lives. */
+/* While close waits for a rank, it asks that rank at this interval whether the
+   rank lives. */
 enum { ASK_NS = 250000000 };
 
 /* The endpoint that was closed last, if all its ranks are on this host and have
@@ -24,7 +25,7 @@ void baton__mpi_on_finalize(void *endpoint)
     baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
     /* A closed endpoint that is kept for a later group is freed here. Any other
-       closed endpoint is freed by baton__mpi_discard. */
+       endpoint with `closing` is being freed by baton__mpi_discard. */
     if (mpi->net.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
@@ -71,10 +72,10 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* Sends LAST to the ranks on other hosts, as far as there is space. Returns a
-   rank that this rank still waits for: LAST was not sent to it, or not received
-   from it, or MPI has not completed a packet to it. Returns -1 if there is no
-   such rank. */
+/* Sends LAST, the last packet, to the ranks on other hosts, as far as there is
+   space. Returns a rank that this rank still waits for: LAST was not sent to
+   it, or not received from it, or MPI has not completed a packet to it. Returns
+   -1 if there is no such rank. */
 static int tell_last(baton__mpi_t *mpi)
 {
     const baton__packet_t last = {.kind = BATON__PACKET_LAST,
@@ -95,9 +96,9 @@ static int tell_last(baton__mpi_t *mpi)
 
 /* Drains the communicator before it is freed: takes the packets that the other
    ranks have sent. Meanwhile it asks the rank that it waits for whether it
-   lives, because that rank may have ended without a link between the two.
-   Returns false if a rank may still send, or MPI still has packets or data in
-   motion: then the communicator must not be freed. */
+   lives, because, without a link to that rank, this rank would not notice if it
+   has ended. Returns false if a rank may still send, or MPI still has packets
+   or data in motion: then the communicator must not be freed. */
 static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
     uint64_t now = baton__clock_ns();

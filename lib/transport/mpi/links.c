@@ -41,8 +41,9 @@ static const uint32_t LIFELINE = UINT32_C(1) << 30;
    of reach. */
 enum { DISOWN_MS = 20, DISOWN_LATER_MS = 1 };
 
-/* After how long the kernel first sends something over an idle lifeline. Many
-   firewalls forget connections that are idle for some minutes. */
+/* The time, in seconds, after which the kernel sends something over an idle
+   lifeline. Many firewalls forget connections that are idle for some
+   minutes. */
 enum { LIFELINE_IDLE_S = 60 };
 
 /* After the greeting, words are sent: the number of packets that the writer has
@@ -149,8 +150,9 @@ static bool same_network(const baton__link_address_t *a,
             (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
-/* Returns the peer's address in a network that this rank is in, too; else the
-   peer's first address; NULL if it has none. */
+/* Returns an address of the peer in a network that this rank is in, too. If
+   there is none, returns the peer's first address; NULL if the peer has no
+   address. */
 static const baton__link_address_t *
 choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
 {
@@ -439,7 +441,8 @@ void baton__links_ring(const baton__links_t *links, int peer,
     }
 }
 
-/* Marks the link as touched. */
+/* Marks the link as touched: it, or its lifeline, has an event that the next
+   baton__links_poll handles. */
 static void links_touch(baton__links_t *links, int peer)
 {
     atomic_store_explicit(&links->at[peer].touched, true, memory_order_release);
@@ -464,7 +467,8 @@ bool baton__links_is_sound(baton__links_t *links, int peer)
 /* ---- events on links -------------------------------------------------- */
 
 /* Sends the greeting if the connection is established. Returns false if the
-   connection is not established yet, or if it has failed; then closes it. */
+   connection is not established yet, or if it has failed; a failed connection
+   is closed. */
 static bool greet(const baton__links_t *links, int *fd, int peer,
                   uint32_t flags)
 {
@@ -543,9 +547,9 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads greetings, and adds the number of new links, and of ranks that have
-   lost this one, to `made`. Returns true if there is space for more
-   connections. */
+/* Reads the greetings of accepted connections. Adds to `made` the number of
+   links that were made, and of ranks that say that they have lost this one.
+   Returns true if there is space for more connections. */
 static bool identify_connections(baton__links_t *links, int *made)
 {
     bool room = false;
@@ -658,8 +662,9 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
         link->state == BATON__LINK_ENDED) {
         return false;
     }
-    /* If the link was reset longer ago, by a firewall, no farewell could come
-       over it, so the peer may have closed its group without ending. */
+    /* If the link was reset longer ago, it was a firewall that reset it. No
+       farewell could come over the link since, so the peer may have closed its
+       group without ending. */
     const bool together =
         baton__clock_ns() < link->reset_ns + BATON__LIFELINE_NS;
     links_end(link);
@@ -699,8 +704,8 @@ static bool look_at_link(const baton__links_t *links, int peer)
     return made || rang || link->lost != NULL;
 }
 
-/* Takes all connections that have come. Returns the number of new links, and of
-   ranks that have lost this one. */
+/* Takes all connections that have come. Returns the number of links that were
+   made, and of ranks that say that they have lost this one. */
 static int take_connections(baton__links_t *links)
 {
     int made = 0;

@@ -32,7 +32,7 @@ typedef enum baton__link_state {
     BATON__LINK_NONE,
     BATON__LINK_CONNECTING,
     BATON__LINK_OPEN,
-    BATON__LINK_ENDED /* closed by the peer or by its death */
+    BATON__LINK_ENDED /* the peer has closed the link, or has ended */
 } baton__link_state_t;
 
 enum {
@@ -68,16 +68,18 @@ typedef struct baton__link {
     uint32_t blamed;
     bool disowned;    /* the peer has lost this rank, and goes on without it */
     const char *lost; /* why the peer is lost; NULL if it is not lost */
-    /* How many of the packets sent to the peer the peer knows of: this rank has
-       told the peer their number, or the peer has taken them. */
+    /* The number of packets from this rank of which the peer knows: this rank
+       has told the peer this number, or the peer has taken as many packets. */
     uint32_t reported;
-    uint32_t announced; /* number of packets that the peer has announced */
+    /* number of packets that the peer says it has sent to this rank */
+    uint32_t announced;
     /* in: the first bytes of a word that is being received. out: the last bytes
        of a word that is being written. */
     unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
     size_t in_bytes, out_bytes;
-    /* Set by baton__links_drain on any thread. The release store there pairs
-       with the acquire exchange in baton__links_poll. */
+    /* The link, or its lifeline, has an event that baton__links_poll has not
+       handled. Set by baton__links_drain on any thread. The release store there
+       pairs with the acquire exchange in baton__links_poll. */
     _Atomic bool touched;
 } baton__link_t;
 
@@ -103,8 +105,8 @@ typedef struct baton__links {
     /* This rank closes its group because it has lost a rank, and its farewell
        will say so. */
     bool gives_up;
-    /* a lost rank could not be reached; baton__links_lose then waits less for
-       others */
+    /* baton__links_lose could not reach a lost rank, so it waits for a shorter
+       time for later ones */
     bool hurries;
     /* 1 + the lost rank that the farewell names; 0: it names no rank */
     uint32_t blamed;
@@ -116,8 +118,9 @@ typedef struct baton__links {
        exchanged them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
-    _Atomic bool rang;         /* some link was touched; stored with release */
-    struct baton__links *next; /* in the list of all baton__links_t */
+    _Atomic bool rang; /* some link was touched; stored with release */
+    /* the next one in the list of all open ones (all_open in links.c) */
+    struct baton__links *next;
 } baton__links_t;
 
 /* Finds the addresses by which other hosts reach this one. If there are none
@@ -144,8 +147,9 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes);
 /* Initialises `links` to a state without links. */
 void baton__links_init(baton__links_t *links);
 
-/* From here on, until baton__links_close, forked children close all descriptors
-   of `links` that they inherit. baton__links_open does this, too. */
+/* From this call until baton__links_close, forked children close all
+   descriptors of `links` that they inherit. baton__links_open does this,
+   too. */
 void baton__links_list(baton__links_t *links);
 
 /* Opens this rank's listener, and stores its addresses in `places`. Without a

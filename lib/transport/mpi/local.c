@@ -47,7 +47,7 @@ static unsigned all_of(const baton__opening_t *host, unsigned flags,
 }
 
 /* Features that a host may lack. The messages of log_lack say what Baton does
-   instead. */
+   if a feature is lacking. */
 typedef enum lack {
     LACK_MEMORY,
     LACK_BUFFERS,
@@ -57,8 +57,9 @@ typedef enum lack {
     LACKS
 } lack_t;
 
-/* Logs that the host lacks a feature. Only one rank of the host logs this, and
-   only once in its life, because later groups lack the same feature. */
+/* Logs that the host lacks a feature. Only the host's first rank logs this, and
+   only once in the life of its process, because later groups lack the same
+   feature. */
 static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
@@ -90,8 +91,8 @@ static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
     }
 }
 
-/* Creates the memory that the ranks of this host share, and passes it to them.
-   Called on the host's first rank. */
+/* Creates the memory that the ranks of this host share, and passes its
+   descriptor to the other ranks. Called on the host's first rank. */
 static baton_status_t create_host(const baton__opening_t *host,
                                   int *buffers_out, int *file_out)
 {

@@ -29,8 +29,8 @@ typedef struct baton__bootstrap_mpi {
     bool failed;            /* MPI has reported an error */
 } baton__bootstrap_mpi_t;
 
-/* Checks `comm` and makes it return errors. After an error
-   baton__bootstrap_close_mpi must not be called. */
+/* Checks `comm`, and makes MPI return errors of calls on it instead of ending
+   the program. After an error baton__bootstrap_close_mpi must not be called. */
 baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
                                          MPI_Comm comm);
 void baton__bootstrap_close_mpi(baton__bootstrap_mpi_t *self);

@@ -7,11 +7,11 @@
 
        receiver                              sender
        fills the post
-       word = POSTED        release -> acquire  finds the post of its message
-                                             word = TAKEN
+       state = MADE         release -> acquire  finds the post of its message
+                                             state = TAKEN
                                              writes the data
        takes the packet     <--------------  PUT
-       word = NONE
+       state = NONE
 
    Only data that the sender has just reduced (token.made) is written. The
    sender writes it from its cache, and need not read the target's cache lines
@@ -32,11 +32,12 @@
    receiver answers the offer by CTS with the target's address. Otherwise the
    receiver reads the data.
 
-   A receiver that withdraws changes POSTED to NONE; if the word is already
-   TAKEN, the receiver waits for the PUT. The receiver stops waiting when the
-   sender is lost, because a process that has ended writes nothing. A sender
-   that was stopped, and taken for dead, writes nothing, either, when it is
-   continued, unless it was stopped immediately before its system call.
+   The state is a part of the post's `word` (shm/host.h). A receiver that
+   withdraws changes it from MADE to NONE; if it is already TAKEN, the receiver
+   waits for the PUT. It stops waiting when the sender is lost, because a
+   process that has ended writes nothing. A sender that was stopped, and taken
+   for dead, writes nothing, either, when it is continued, unless it was stopped
+   immediately before its system call.
 
    A sender that the system no longer lets write into the target sends PARTs
    instead, which the receiver copies. */

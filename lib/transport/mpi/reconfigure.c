@@ -5,11 +5,12 @@
    of them leads: it puts a record (call_t), the call, under NAME.call, with a
    random number. A process that joins puts a request under NAME.join, with a
    random number of its own and the number of the call. The leader reads the
-   request, and writes the process's number to a free place of the call. A
-   process whose number is not in the call puts its request again, so it does no
-   harm that one request overwrites another. When all places are taken, the call
-   is complete, and all make a group by the name NAME.NUMBER, under which the
-   store has nothing of an earlier attempt.
+   request, and writes the process's number to a free place of the call: a place
+   stands for a rank of the new group. A process whose number is not in the call
+   puts its request again, so it does no harm that one request overwrites
+   another. When all places are taken, the call is complete, and all make a
+   group by the name NAME.NUMBER, under which the store has nothing of an
+   earlier attempt.
 
    The leader passes its call on to the other living ranks by all-reduces, to
    which they add nothing. It repeats these all-reduces while it waits, so that
@@ -32,7 +33,7 @@ enum {
     /* How long the leader, and a process that joins, wait between two looks at
        the store. */
     PAUSE_NS = 2000000,
-    MOST_RANKS = 1984 /* a larger group can't shrink, either */
+    MOST_RANKS = 1984 /* baton_group_shrink has the same limit */
 };
 
 /* The call by which the leader, the lowest rank that lives, asks processes to
@@ -46,9 +47,9 @@ typedef struct call {
     int64_t free;
     /* why the leader has given up: minus the status; 0: it has not */
     int64_t error;
-    /* By rank of the new group. 0: the place is free. 1 + a rank of the old
-       group: it has that rank. Any larger number is that of a process that
-       joins. */
+    /* By rank of the new group: who has the place. 0: nobody, the place is
+       free. 1 + a rank of the old group: that rank. A larger number: the
+       process that joins and has this number. */
     int64_t places[MOST_RANKS];
 } call_t;
 
@@ -182,7 +183,8 @@ static baton_status_t call_lead(caller_t *self)
                                                        : BATON_ERR_TIMEOUT;
 }
 
-/* Passes the call on until it is complete. */
+/* Passes the call on to the other living ranks, again and again, until it is
+   complete or the leader gives up. All living ranks call this function. */
 static baton_status_t pass_call_on(caller_t *self)
 {
     const bool leads = baton_group_rank(self->living) == 0;

@@ -30,9 +30,9 @@ struct baton__wire {
     /* Looks for a request that has ended among `count` requests. Stores the
        request's index in *at_out (-1: none has ended), and in *bytes_out the
        number of bytes that a receive has got. Sets the request to 0. If this
-       returns an error code, *at_out is the request that has failed, if it is
-       known. That request may keep its value. Then it is still in progress,
-       unless *ended_out is true. */
+       returns an error code, *at_out is the index of the request that has
+       failed, if it is known. If that request was not set to 0, it is still in
+       progress, unless *ended_out is true. */
     int (*test)(baton__wire_t *self, int count, baton__request_t *requests,
                 int *at_out, bool *ended_out, size_t *bytes_out);
 

@@ -116,8 +116,9 @@ static void wire_ucx_text(int code, char out[BATON__WIRE_TEXT])
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* Memory for Baton that UCX has in each of its requests (request_size, below).
-   Its address is the request's handle. */
+/* The part of each of UCX's requests that belongs to Baton (its size is the
+   context's request_size, below). The address of this part is the request's
+   handle. */
 typedef struct ucx_request {
     bool done;
     ucs_status_t status; /* if done: the outcome */
@@ -153,7 +154,9 @@ typedef struct wire_ucx {
     ucp_worker_h worker;
     int rank;
     ucx_peer_t *peers;
-    /* Number of requests of UCX that are in progress, as far as is known. */
+    /* Number of UCX's requests that may be in progress. A request that was
+       released before it ended stays counted, because its end is not
+       noticed. */
     size_t active;
 } wire_ucx_t;
 
@@ -310,7 +313,7 @@ static int end_failed(wire_ucx_t *self, baton__request_t *request)
     return 0;
 }
 
-/* Looks for a request that has ended, as `test` does. */
+/* Does what `test` in wire.h says, but without letting UCX make progress. */
 static int find_ended(wire_ucx_t *self, int count, baton__request_t *requests,
                       int *at_out, size_t *bytes_out)
 {
@@ -463,8 +466,9 @@ static ucs_status_t configure(ucp_config_t **out)
         {"UCX_TLS", "TLS", "^sm"},
         {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "inf"},
         {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "inf"},
-        /* A message is sent once its receiver has asked for it, or has a buffer
-           for it (packet.h), so UCX need not ask once more. */
+        /* A message is sent only after its receiver has asked for it, or has a
+           buffer for it (packet.h), so UCX need not ask the receiver once
+           more. */
         {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
         {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
         /* Without this setting a connection to a host that can't be reached

@@ -57,9 +57,9 @@ typedef struct world {
     char group[100]; /* the group's name in the store */
 } world_t;
 
-/* Reads a number from 0 on. Slurm lists the ranks of its hosts as "4(x2)" or
-   "4,3", of which this function takes the first number. Returns -1 if there is
-   none. */
+/* Reads a variable whose value is a number that is not negative. Slurm lists
+   the ranks of its hosts as "4(x2)" or "4,3", of which this function takes the
+   first number. Returns -1 if there is none. */
 static int world_number(const char *variable)
 {
     const char *text = getenv(variable);

@@ -38,9 +38,9 @@ int baton__host_afford(int count, int wanted)
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* Returns the address at which an array of `count` elements of `size` bytes
-   begins: at the next page after `used`. Advances `used` past the array. If
-   `memory` is NULL, only adds up the bytes. */
+/* Returns the address memory + *used for an array of `count` elements of `size`
+   bytes, and advances *used to the next page after the array. If `memory` is
+   NULL, only advances *used. */
 static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -302,7 +302,8 @@ void baton__host_close(baton__host_t *host)
    moves. Otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
-    /* Number of processes, by 1 + processor. */
+    /* By 1 + the number of a processor: how many processes of this host polled
+       there last. */
     uint16_t on[CPU_SETSIZE + 1] = {0};
     _Atomic int32_t *processors = host->processors;
     int at = sched_getcpu() % CPU_SETSIZE + 1;

@@ -2,19 +2,25 @@
    Each process has a state, buffers and offers. Each pair of processes has a
    ring, credits and posted receives in each direction.
 
-   - A record in a ring announces a message. The data of a short message are in
-   the record. - Buffers hold messages of medium size. The sender copies a
-   message into one of its buffers, and the receiver releases the buffer after
-   reading it. So such a send is complete when it is posted. The memory of a
-   buffer is reserved at its first use: most groups of many ranks need few
-   buffers, and clearing and freeing all of them took milliseconds. - An offer
-   guards a long message, which the receiver copies out of the sender's memory.
-   The side that changes the offer from OFFER_MADE decides about the message:
-   the receiver copies it, or the sender withdraws it. - A posted receive tells
-   one sender where the data of a message go before the message is sent. The
-   side that changes the word of the posted receive from POST_MADE decides about
-   the receive: the sender writes the data there, or the receiver withdraws it.
-   - Credits say how many records one process may send to another without an
+   A record in a ring announces a message. The data of a short message is in the
+   record.
+
+   Buffers hold messages of medium size. The sender copies a message into one of
+   its buffers, and the receiver releases the buffer after reading it. So such a
+   send is complete when it is posted. The memory of a buffer is reserved at its
+   first use: most groups of many ranks need few buffers, and clearing and
+   freeing all of them took milliseconds.
+
+   An offer guards a long message, which the receiver copies out of the sender's
+   memory. The side that changes the offer from OFFER_MADE (mpi/send.c) decides
+   about the message: the receiver copies it, or the sender withdraws it.
+
+   A posted receive tells one sender where the data of a message goes before the
+   message is sent. The side that changes its word from the state POST_MADE
+   (mpi/put.c) decides about the receive: the sender writes the data there, or
+   the receiver withdraws it.
+
+   Credits say how many records one process may send to another without an
    answer.
 
    All of this is one piece of shared memory. Each process also has segments
@@ -102,8 +108,9 @@ typedef struct baton__host {
     baton__freed_count_t *freed;
     /* By process: the address of the process's `probe`. */
     uint64_t *probes;
-    _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
-    /* 1 once one of the processes has logged that the host refused a copy. */
+    /* number of the last decision << 1 | its outcome */
+    _Atomic uint32_t *outcome;
+    /* 1 after one of the processes has logged that the host refused a copy. */
     _Atomic uint32_t *refused;
     baton__credit_t *credits;
     _Atomic uint32_t *offers;

@@ -43,7 +43,8 @@ void baton__mappings_sweep(baton__mappings_t *self);
 /* Unmaps all segments. */
 void baton__mappings_clear(baton__mappings_t *self);
 
-/* Returns true if a segment of this host was freed since the last sweep. */
+/* Returns true if a process of this host has freed a segment since the last
+   sweep. */
 static inline bool baton__mappings_are_stale(const baton__mappings_t *self)
 {
     /* Pairs with the addition in segments_drop, segments.c. */

@@ -90,8 +90,8 @@ static bool segments_make(baton__segment_t *out, int peers, size_t bytes)
     return error == 0;
 }
 
-/* Gives the segment a place and an id. Returns NULL if all places are taken.
-   Called under the lock. */
+/* Gives the segment an id and a place, which is an index in self->at. Returns
+   NULL if all places are taken. Called under the lock. */
 static baton__segment_t *segments_enter(baton__segments_t *self,
                                         const baton__segment_t *made)
 {
@@ -125,8 +125,8 @@ static baton__segment_t segments_leave(baton__segments_t *self,
     return left;
 }
 
-/* Unmakes a segment that was removed from the tables, and wakes the peers that
-   may have mapped it. */
+/* Unmakes a segment that was removed from the tables. Wakes the peers that may
+   have mapped it, so that they unmap it. */
 static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 {
     /* Pairs with the loads in baton__mappings_are_stale and

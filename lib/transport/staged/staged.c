@@ -111,9 +111,9 @@ static void take_control(staged_t *self, baton_message_t *message)
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
     } else {
-        /* Either the message is for the receiver of a transfer (GRANT, BLOCK,
-           ABORT), or its kind is none of Baton's. baton__staged_receive_control
-           drops a message of an unknown kind. */
+        /* The message is for the receiver of a transfer (GRANT, BLOCK or
+           ABORT), or of an unknown kind: baton__staged_receive_control drops
+           the latter. */
         baton__staged_receive_control(self, kind, message);
     }
 }
@@ -151,7 +151,8 @@ static bool take_message(staged_t *self, baton_message_t *message)
     return false;
 }
 
-/* Returns true if the event is for the engine. */
+/* Handles an event of the inner transport. Returns true if the event must be
+   passed on to the engine. */
 static bool take_event(staged_t *self, const baton_event_t *event)
 {
     switch (event->kind) {
