@@ -16,6 +16,9 @@
 extern "C" {
 #endif
 
+/* In the order of BATON_OP_LIST (baton/build.h), as far as there are kernels;
+   AVG, which is not in that list, comes last. tests/cuda/test_reduce.cpp relies
+   on the order. */
 typedef enum baton__cuda_op {
     BATON__CUDA_SUM,
     BATON__CUDA_PROD,
