@@ -109,8 +109,7 @@ BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
    ranks baton_group_origin returns the number that a rank had in `old`, and -1
    for new ones, which lack the state of the others.
 
-   `old` is not changed, and can be used as before. Destroy both, all ranks in
-   the same order.
+   `old` is not changed, and can be used as before. Destroy both.
    If the call fails, call it again: `name` may be the same all the time. While
    it fails on one rank it may for a moment still wait on another one.
 

@@ -344,6 +344,32 @@ TEST_BETWEEN(test_store_is_removed_by_rank_0, make_folder, NULL)
     assert_true(time(NULL) - before < 20);
 }
 
+/* Each rank destroys two groups, and one that was made of the first of them, in
+   an order of its own. Of three ranks, one is killed meanwhile. */
+PROGRAM(leave_in_any_order)
+{
+    const int ranks[] = {0, 1, 2, 3};
+    baton_group_t *first = make_group(engine, store, rank, size, "first");
+    baton_group_t *second = make_group(engine, store, rank, size, "second");
+    baton_group_t *part;
+    CHECK_OK(baton_group_create_sub(first, ranks, size, "part", &part));
+    support_set_variable("BATON_DESTROY_MS", "86400000");
+    CHECK_OK(baton_group_destroy(rank == 0 ? first : NULL));
+    if (size == 4) {
+        check_sums(rank, second);
+        check_sums(rank, part);
+    } else if (rank == 2) {
+        (void)raise(SIGKILL);
+    }
+    CHECK_OK(baton_group_destroy(rank % 2 == 1 ? second : NULL));
+    CHECK_OK(baton_group_destroy(rank == 0 ? NULL : first));
+    CHECK_OK(baton_group_destroy(part));
+    CHECK_OK(baton_group_destroy(rank % 2 == 1 ? NULL : second));
+}
+
+STORE_TEST(test_store_groups_are_left_in_any_order, leave_in_any_order, 4, -1)
+STORE_TEST(test_store_rank_dies_while_others_leave, leave_in_any_order, 3, 2)
+
 /* A rank is killed in the middle of its work: the others get an error that
    names it, and shrink the group. */
 PROGRAM(lose)

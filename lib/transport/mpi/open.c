@@ -315,7 +315,8 @@ static const baton_transport_t mpi_transport = {
     .lose = lose,
     .ask = baton__mpi_ask,
     .process = process,
-    .board = board};
+    .board = board,
+    .leave = baton__mpi_leave};
 
 /* Initialises an endpoint without ranks. From then on it can be freed. */
 static void open_init_group(baton__mpi_t *mpi)
