@@ -244,7 +244,18 @@ PROGRAM(find_world)
         CHECK_OK(baton_group_destroy(group));
     }
     if (size > 1) {
+        /* Rank 0 of a larger world does not come. */
         baton_group_t *group = NULL;
+        (void)snprintf(text, sizeof text, "%d", rank == 0 ? size : rank);
+        CHECK(setenv(variables[0], text, 1) == 0);
+        CHECK(setenv(variables[1], "4", 1) == 0);
+        CHECK(unsetenv(variables[2]) == 0);
+        CHECK(baton_group_create_world(engine, 300 + 100 * rank, &group) ==
+              BATON_ERR_TIMEOUT);
+        CHECK_SAYS("for rank 0. Ranks");
+        (void)snprintf(text, sizeof text, "%d", rank);
+        CHECK(setenv(variables[0], text, 1) == 0);
+        CHECK(setenv(variables[1], "3", 1) == 0);
         CHECK(setenv(variables[2], "1(x2)", 1) == 0);
         CHECK(baton_group_create_world(engine, 60000, &group) ==
               BATON_ERR_INVALID);
