@@ -109,10 +109,9 @@ BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
    ranks baton_group_origin returns the number that a rank had in `old`, and -1
    for new ones, which lack the state of the others.
 
-   `old` is not changed, and can be used as before. Destroy both, all ranks in
-   the same order. If the call fails, call it again: `name` may be the same all
-   the time. While the call fails on one rank, it may still wait on another rank
-   for a moment.
+   `old` is not changed, and can be used as before. Destroy both. If the call
+   fails, call it again: `name` may be the same all the time. While the call
+   fails on one rank, it may still wait on another rank for a moment.
 
    timeout_ms: longest wait for ranks of `old` to call, and then for new
    processes. BATON_ERR_TIMEOUT says how many have come. BATON_ERR_INVALID: also

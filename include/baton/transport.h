@@ -309,6 +309,12 @@ typedef struct baton_transport {
     /* Random, and the same on all ranks, so that schedules of different groups
        are told apart in the counts of lateness and in the trace; or 0. */
     uint64_t id;
+
+    /* Optional. Called again and again once all ranks have destroyed the group,
+       until it returns true: then close need not wait for any rank. From the
+       first call on the endpoint sends nothing more, but takes what the others
+       have sent. */
+    bool (*leave)(void *endpoint);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

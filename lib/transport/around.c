@@ -43,6 +43,7 @@ static int inner_rank(const baton__around_t *self, int rank)
       (self->endpoint, inner_rank(self, peer), status, detail))                \
     X(void, (void), ask, (void *endpoint, int peer),                           \
       (self->endpoint, inner_rank(self, peer)))                                \
+    X(bool, return, leave, (void *endpoint), (self->endpoint))                 \
     X(int, return, process,                                                    \
       (const void *endpoint, int rank, const char **host_out),                 \
       (self->endpoint, inner_rank(self, rank), host_out))                      \

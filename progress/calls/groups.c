@@ -552,18 +552,95 @@ static bool can_reap(const void *arg)
     return g != NULL || root->subsets == NULL;
 }
 
+/* Ends the farewell of a root group, and takes the group off its engine. `all`
+   says that all ranks have left it. */
+static void end_root(baton_group_t *root, bool all)
+{
+    if (root->transport->lose != NULL && baton__group_is_collective(root) &&
+        (!all || baton__member_has_lost(baton__member_of(root)))) {
+        root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
+                              NULL);
+    }
+    end_parting(root);
+    (void)baton__recovery_advance(root->stepper);
+    unlink_group(root);
+}
+
+static void free_root(baton_group_t *root)
+{
+    watched_group_t *watched = (watched_group_t *)baton__member_of(root);
+    baton__event_loop_unwatch(watched->watch);
+    root->transport->close(root->endpoint);
+    free_group(watched);
+}
+
+/* Advances the root groups that part in the background, and frees those that
+   have parted. */
+static void reap_roots(baton__stepper_t *stepper)
+{
+    baton_group_t *next = stepper->groups;
+    stepper->reap = NULL;
+    while (next != NULL) {
+        baton_group_t *root = next;
+        const baton__member_t *member = baton__member_of(root);
+        next = root->next;
+        if (!member->unattended) {
+            continue;
+        }
+        reap(root);
+        if (root->subsets == NULL && !member->parts) {
+            begin_to_part(root);
+            (void)baton__recovery_advance(stepper);
+        }
+        if (member->parts && baton__group_is_recovered(root)) {
+            end_root(root, true);
+            free_root(root);
+        } else {
+            stepper->reap = reap_roots;
+        }
+    }
+}
+
+/* True if a root group was not destroyed, or groups that share its endpoint
+   were not. */
+static bool has_open_root(const baton_engine_t *engine)
+{
+    const baton_group_t *root = engine->stepper.groups;
+    while (root != NULL && root->retired && !groups_is_shared(root)) {
+        root = root->next;
+    }
+    return root != NULL;
+}
+
+/* If no root group is open any more, takes one of those that part in the
+   background, which the caller closes. Returns NULL if there is none. */
+static baton_group_t *take_unattended(baton_engine_t *engine)
+{
+    engine->driver->enter(engine);
+    reap_roots(&engine->stepper);
+    baton_group_t *root = has_open_root(engine) ? NULL : engine->stepper.groups;
+    while (root != NULL && !baton__member_of(root)->unattended) {
+        root = root->next;
+    }
+    if (root != NULL) {
+        baton__member_of(root)->unattended = false;
+        baton__recovery_rouse(root);
+    }
+    engine->driver->leave(engine);
+    return root;
+}
+
 /* Closes a destroyed root group. First waits until all groups that share its
    endpoint have exchanged farewells with their peers, and frees them. Then does
    the same for the root itself. */
-static void close_root(baton_group_t *root)
+static void close_root(baton_group_t *root, uint64_t until_ns)
 {
-    watched_group_t *watched = (watched_group_t *)baton__member_of(root);
     baton_engine_t *engine = root->engine;
-    int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool waits = true;
     while (root->subsets != NULL) {
         waits =
-            waits && baton__group_wait(root, can_reap, ms, false) == BATON_OK;
+            waits && baton__group_wait(root, can_reap, baton__left_ms(until_ns),
+                                       false) == BATON_OK;
         engine->driver->enter(engine);
         for (baton_group_t *g = root->subsets; g != NULL && !waits;
              g = g->next) {
@@ -574,40 +651,48 @@ static void close_root(baton_group_t *root)
         engine->driver->leave(engine);
     }
     engine->driver->enter(engine);
-    begin_to_part(root);
-    waits = baton__group_wait(root, baton__group_is_recovered, waits ? ms : 0,
+    if (!baton__member_of(root)->parts) {
+        begin_to_part(root);
+    }
+    waits = baton__group_wait(root, baton__group_is_recovered,
+                              waits ? baton__left_ms(until_ns) : 0,
                               false) == BATON_OK &&
             waits;
     engine->driver->enter(engine);
-    if (root->transport->lose != NULL && baton__group_is_collective(root) &&
-        (!waits || baton__member_has_lost(&watched->member))) {
-        root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
-                              NULL);
-    }
-    end_parting(root);
-    (void)baton__recovery_advance(root->stepper);
-    unlink_group(root);
+    end_root(root, waits);
     engine->driver->leave(engine);
-    baton__event_loop_unwatch(watched->watch);
-    root->transport->close(root->endpoint);
-    free_group(watched);
+    free_root(root);
 }
 
 /* Closes a destroyed group. A group that shares its root's endpoint parts in
    the background. If it was the last of these and its root was destroyed
-   before, this closes the root, too. */
+   before, this closes the root, too.
+
+   While another root group is open, the root parts in the background, too, if
+   there is a progress thread to answer its peers: a peer may destroy that other
+   group first, and wait for this rank there. The rank waits for all of them
+   when it destroys its last root group. */
 static void close_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
     baton_group_t *root = group->root != NULL ? group->root : group;
+    const uint64_t until_ns =
+        baton__deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
     engine->driver->enter(engine);
     group->retired = true;
     part_if_childless(group);
     reap(root);
     bool last = root->retired && !groups_is_shared(root);
-    engine->driver->leave(engine);
+    bool waits = !engine->threaded || !baton__group_is_collective(root) ||
+                 !has_open_root(engine);
     if (last) {
-        close_root(root);
+        baton__member_of(root)->unattended = !waits;
+    }
+    reap_roots(&engine->stepper);
+    engine->driver->leave(engine);
+    for (root = last && waits ? root : NULL; root != NULL;
+         root = take_unattended(engine)) {
+        close_root(root, until_ns);
     }
 }
 

@@ -292,6 +292,9 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     if (stepper->recovering > 0) {
         moved |= baton__recovery_advance(stepper);
         moved |= baton__shrink_advance(stepper);
+        if (stepper->reap != NULL) {
+            stepper->reap(stepper);
+        }
     }
     /* A step that has ended the last running epoch does not poll, so that the
        thread that waits for it returns sooner: a poll is 5 % of the time of a

@@ -312,12 +312,19 @@ static void contact(const baton_group_t *group)
     }
 }
 
+/* True if no thread waits for the group's farewell. */
+static bool is_in_background(const baton_group_t *group)
+{
+    return group->root != NULL || baton__member_of(group)->unattended;
+}
+
 void baton__recovery_part(baton_group_t *group)
 {
     assert(baton__driven_here(group));
     baton__recovery_give_up(group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
-    if (group->root != NULL && group->root->transport->strangers) {
+    baton__member_of(group)->parts = true;
+    if (is_in_background(group) && group->transport->strangers) {
         contact(group);
     }
     begin_part(group);
@@ -355,10 +362,15 @@ static bool advance_farewell(baton_group_t *group)
     bool collective = baton__group_is_collective(group);
     bool alone = !collective || baton__member_has_lost(member);
     bool moved = !alone && tell_next(group, 0, &member->farewell);
-    if (alone && collective && !member->all_lost) {
+    bool over = are_over(group, &member->farewell);
+    if (alone && collective && !over && !member->all_lost) {
         tell_left(group);
     }
-    if (alone || are_over(group, &member->farewell)) {
+    if (over && !alone && group->root == NULL &&
+        group->transport->leave != NULL &&
+        !group->transport->leave(group->endpoint)) {
+        group->stepper->must_retry = true;
+    } else if (alone || over) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         recovery_end_part(group);
         moved = true;
@@ -373,10 +385,10 @@ static void rest(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
     int to;
-    (void)find_next(group, &member->farewell, &to);
-    if (group->retired && group->root != NULL &&
+    int from = find_next(group, &member->farewell, &to);
+    if (group->retired && is_in_background(group) &&
         member->recovery == BATON__RECOVERY_PARTING &&
-        member->answer_count + member->leaving == 0 && to < 0) {
+        member->answer_count + member->leaving == 0 && to < 0 && from >= 0) {
         member->dormant = true;
         group->stepper->recovering--;
     }

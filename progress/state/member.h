@@ -150,6 +150,10 @@ typedef struct baton__member {
     /* The user has destroyed the group, and steps leave it alone until a peer's
        message comes or a rank is lost; see baton__recovery_rouse. */
     bool dormant;
+    bool parts; /* the group has begun its farewell */
+    /* The user has destroyed the group, a root, and no thread waits for its
+       farewell: it parts in the background. */
+    bool unattended;
     /* If true, sends wait until the peer is known to have committed the
        schedule. If false, all peers are known to have committed it. */
     bool introduces;

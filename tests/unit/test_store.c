@@ -244,7 +244,18 @@ PROGRAM(find_world)
         CHECK_OK(baton_group_destroy(group));
     }
     if (size > 1) {
+        /* Rank 0 of a larger world does not come. */
         baton_group_t *group = NULL;
+        (void)snprintf(text, sizeof text, "%d", rank == 0 ? size : rank);
+        CHECK(setenv(variables[0], text, 1) == 0);
+        CHECK(setenv(variables[1], "4", 1) == 0);
+        CHECK(unsetenv(variables[2]) == 0);
+        CHECK(baton_group_create_world(engine, 300 + 100 * rank, &group) ==
+              BATON_ERR_TIMEOUT);
+        CHECK_SAYS("for rank 0. Ranks");
+        (void)snprintf(text, sizeof text, "%d", rank);
+        CHECK(setenv(variables[0], text, 1) == 0);
+        CHECK(setenv(variables[1], "3", 1) == 0);
         CHECK(setenv(variables[2], "1(x2)", 1) == 0);
         CHECK(baton_group_create_world(engine, 60000, &group) ==
               BATON_ERR_INVALID);
@@ -343,6 +354,32 @@ TEST_BETWEEN(test_store_is_removed_by_rank_0, make_folder, NULL)
     run_ranks(leave_early, 3, -1);
     assert_true(time(NULL) - before < 20);
 }
+
+/* Each rank destroys two groups, and one that was made of the first of them, in
+   an order of its own. Of three ranks, one is killed meanwhile. */
+PROGRAM(leave_in_any_order)
+{
+    const int ranks[] = {0, 1, 2, 3};
+    baton_group_t *first = make_group(engine, store, rank, size, "first");
+    baton_group_t *second = make_group(engine, store, rank, size, "second");
+    baton_group_t *part;
+    CHECK_OK(baton_group_create_sub(first, ranks, size, "part", &part));
+    support_set_variable("BATON_DESTROY_MS", "86400000");
+    CHECK_OK(baton_group_destroy(rank == 0 ? first : NULL));
+    if (size == 4) {
+        check_sums(rank, second);
+        check_sums(rank, part);
+    } else if (rank == 2) {
+        (void)raise(SIGKILL);
+    }
+    CHECK_OK(baton_group_destroy(rank % 2 == 1 ? second : NULL));
+    CHECK_OK(baton_group_destroy(rank == 0 ? NULL : first));
+    CHECK_OK(baton_group_destroy(part));
+    CHECK_OK(baton_group_destroy(rank % 2 == 1 ? NULL : second));
+}
+
+STORE_TEST(test_store_groups_are_left_in_any_order, leave_in_any_order, 4, -1)
+STORE_TEST(test_store_rank_dies_while_others_leave, leave_in_any_order, 3, 2)
 
 /* A rank is killed in the middle of its work: the others get an error that
    names it, and shrink the group. */

@@ -24,14 +24,10 @@ void baton__mpi_on_finalize(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
-    /* A closed endpoint that is kept for a later group is freed here. Any other
-       endpoint with `closing` is being freed by baton__mpi_discard. */
-    if (mpi->net.closing) {
-        if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
-                                                    memory_order_acq_rel,
-                                                    memory_order_relaxed)) {
-            baton__mpi_discard(mpi, false);
-        }
+    /* A closed endpoint that is kept for a later group is freed here. */
+    if (atomic_compare_exchange_strong_explicit(
+            &kept, &unused, NULL, memory_order_acq_rel, memory_order_relaxed)) {
+        baton__mpi_discard(mpi, false);
         return;
     }
     baton__log(BATON_LOG_ERROR,
@@ -94,32 +90,38 @@ static int tell_last(baton__mpi_t *mpi)
     return awaited;
 }
 
-/* Drains the communicator before it is freed: takes the packets that the other
-   ranks have sent. Meanwhile it asks the rank that it waits for whether it
-   lives, because, without a link to that rank, this rank would not notice if it
-   has ended. Returns false if a rank may still send, or MPI still has packets
-   or data in motion: then the communicator must not be freed. */
-static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+/* Returns false if a rank may still send, or MPI still has packets or data in
+   motion: then the communicator must not be freed. Asks the rank that it waits
+   for whether it lives, because, without a link to that rank, this rank would
+   not notice if it has ended. */
+bool baton__mpi_leave(void *endpoint)
 {
-    uint64_t now = baton__clock_ns();
-    uint64_t asked_ns = now;
-    int awaited = -1;
-    if (!baton__net_enter(mpi)) {
+    baton__mpi_t *mpi = endpoint;
+    if (mpi->net.peers == 0 || mpi->first_lost > 0 || !baton__net_enter(mpi)) {
         return true;
     }
+    const uint64_t now = baton__clock_ns();
+    mpi->net.asked_ns = mpi->net.closing ? mpi->net.asked_ns : now;
     mpi->net.closing = true;
-    while (((awaited = tell_last(mpi)) >= 0 || mpi->net.count > 0) &&
-           mpi->first_lost == 0 && now < deadline_ns) {
-        baton__mpi_drop_arrivals(mpi);
-        now = baton__clock_ns();
-        if (awaited >= 0 && now - asked_ns >= ASK_NS) {
-            asked_ns = now;
-            baton__mpi_ask(mpi, awaited);
-        }
-        (void)sched_yield();
+    const int awaited = tell_last(mpi);
+    if (awaited >= 0 && now - mpi->net.asked_ns >= ASK_NS) {
+        mpi->net.asked_ns = now;
+        baton__mpi_ask(mpi, awaited);
     }
     baton__net_leave(mpi);
     return awaited < 0 && mpi->net.count == 0;
+}
+
+/* Drains the communicator before it is freed: takes the packets that the other
+   ranks have sent. Returns false if it must not be freed. */
+static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+{
+    bool left;
+    while (!(left = baton__mpi_leave(mpi)) && baton__clock_ns() < deadline_ns) {
+        baton__mpi_drop_arrivals(mpi);
+        (void)sched_yield();
+    }
+    return left && mpi->first_lost == 0;
 }
 
 void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)

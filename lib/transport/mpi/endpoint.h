@@ -375,7 +375,8 @@ typedef struct baton__net {
     /* Over some peer's link, the peer must still be told how many packets were
        sent to it (links.h). */
     bool rings_due;
-    bool closing; /* the endpoint is being closed */
+    bool closing;      /* the endpoint is being closed, or its ranks leave */
+    uint64_t asked_ns; /* when this rank last asked a rank that closes late */
     /* all inter-node peers are lost: MPI failed or was finalized on this
        rank */
     bool cut;
@@ -904,7 +905,8 @@ void baton__mpi_free(baton__mpi_t *mpi);
    messages may still be on the wire. */
 void baton__mpi_discard(baton__mpi_t *mpi, bool in_use);
 
-/* The transport's close. */
+/* The transport's leave and close. */
+bool baton__mpi_leave(void *endpoint);
 void baton__mpi_close(void *endpoint);
 
 /* Polls once, and drops the messages that arrive. */

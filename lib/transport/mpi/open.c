@@ -320,7 +320,8 @@ static const baton_transport_t mpi_transport = {
     .lose = lose,
     .ask = baton__mpi_ask,
     .process = process,
-    .board = board};
+    .board = board,
+    .leave = baton__mpi_leave};
 
 /* Initialises an endpoint without ranks, which can be freed by
    baton__mpi_discard. */

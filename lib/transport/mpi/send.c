@@ -497,6 +497,9 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
         return status;
     }
     baton__peer_t *other = &mpi->peers[peer];
+    if (other->last_sent) {
+        return BATON_DONE; /* the peer leaves the group, and needs no notice */
+    }
     baton__packet_t packet = {.kind = BATON__PACKET_SHORT,
                               .flags = BATON__PACKET_NOTICE,
                               .source = (uint32_t)mpi->rank,
