@@ -166,7 +166,7 @@ void baton_schedule_in_order(baton_schedule_t *schedule)
 
 /* Reserves capacity in the transport for the messages with each peer, up to the
    first peer for which that fails; with sign -1 releases the capacity. Returns
-   the number of peers for which it has done so. */
+   the number of peers for which that has succeeded. */
 static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
                                int sign, baton_status_t *status)
 {
@@ -262,8 +262,8 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 enum { FAILURES = 8 };
 
 /* Gives the task's arrays and its arrivals (epoch/arrivals.h) their places in
-   the schedule's annex. If the annex is NULL, only counts the bytes of
-   these. */
+   the schedule's annex, a part of the memory of the plan. If the annex is NULL,
+   because the plan does not exist yet, only counts the bytes that they take. */
 static void lay_out_annex(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
@@ -431,9 +431,10 @@ static void abandon(baton__task_t *task)
 
 /* How a committed schedule has left the driver. */
 typedef enum detached {
-    DETACHED,          /* the caller frees the schedule */
-    DETACHED_LEAVING,  /* the driver frees the schedule after its notices */
-    DETACHED_ABANDONED /* the driver frees the schedule when no node moves */
+    DETACHED,         /* the caller frees the schedule */
+    DETACHED_LEAVING, /* the driver frees the schedule after its notices */
+    /* the driver frees the schedule when no node is in motion */
+    DETACHED_ABANDONED
 } detached_t;
 
 static detached_t detach(baton__task_t *task)

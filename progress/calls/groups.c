@@ -15,8 +15,8 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-/* The number of records that a group allocates when it is created: for answers,
-   and for hellos for schedules that are not committed here. */
+/* The number of records that a group allocates when it is created: for
+   `answers` and for `hellos` (member.h). */
 enum { KEPT = 32 };
 
 /* A member with its watch and transports, which a simulator's members lack. */
@@ -111,9 +111,10 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
-/* enclose chooses the transport that the group uses. With a device, it puts a
-   transport that stages messages of device memory around the given one.
-   disclose undoes that, so that the given endpoint is the caller's again. */
+/* enclose chooses the transport that the group uses. With a device, it puts
+   another transport around the given one: this transport copies messages of
+   device memory through main memory. disclose undoes that, so that the given
+   endpoint is the caller's again. */
 static baton_status_t enclose(const baton__device_t *device,
                               watched_group_t *watched, void **endpoint,
                               int rank, int size)
@@ -168,7 +169,8 @@ static baton_status_t groups_reserve(baton_group_t *group)
 }
 
 /* Creates a group. A group that is made of another has a channel of its own,
-   and its messages of device memory are staged by the root's endpoint. */
+   and the root's endpoint copies its messages of device memory through main
+   memory. */
 static baton_status_t
 groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
               bool survive, const baton_transport_t *transport, void *endpoint,
@@ -553,8 +555,8 @@ static bool can_reap(const void *arg)
 }
 
 /* Closes a destroyed root group. First waits until all groups that share its
-   endpoint have exchanged farewells with their peers, and frees them. Then does
-   the same for the root itself. */
+   endpoint have exchanged farewells with their peers, and frees these groups.
+   Then the root itself exchanges farewells, and is freed. */
 static void close_root(baton_group_t *root)
 {
     watched_group_t *watched = (watched_group_t *)baton__member_of(root);
@@ -594,8 +596,8 @@ static void close_root(baton_group_t *root)
 }
 
 /* Closes a destroyed group. A group that shares its root's endpoint parts in
-   the background. If it was the last of these and its root was destroyed
-   before, this closes the root, too. */
+   the background. If no other group shares that endpoint any more, and the root
+   was destroyed before, this closes the root, too. */
 static void close_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;

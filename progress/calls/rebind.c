@@ -16,8 +16,8 @@ static void bind_now(baton_schedule_t *schedule, uint32_t buffer, void *memory)
     }
 }
 
-/* Rebinds from a call node of the schedule itself. Aliases are checked at once,
-   since no start follows that could check them. */
+/* Rebinds from a call node of the schedule itself. Which buffers share memory
+   is checked at once, since no start follows that could check it. */
 static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
                                     void *memory)
 {

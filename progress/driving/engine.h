@@ -82,8 +82,8 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    /* The last call of the device's function `arm` failed. Guarded by the
-       driver lock. */
+    /* The last call of the device's function `arm` failed, so the descriptor of
+       the device reports nothing. Guarded by the driver lock. */
     bool unarmed;
     bool threaded;
     pthread_t thread;
@@ -97,10 +97,11 @@ struct baton_engine {
     const baton_engine_t *outer;
     uint32_t nested; /* number of nested calls of `enter` */
 
-    /* the leader has closed the gate of the event loop; only the leader
-       accesses this */
+    /* the leader has closed the gate of the event loop (event_loop.h); only the
+       leader accesses this */
     bool gate_closed;
-    /* the time at which the transports were last armed with BATON_ARM_INSIST */
+    /* the time at which the transports were last armed with BATON_ARM_INSIST
+       (baton/transport.h) */
     uint64_t insisted_ns;
 
     /* All threads access the fields from here on. */
