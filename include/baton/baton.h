@@ -346,33 +346,35 @@ typedef struct baton_partial_options {
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
     uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
     baton_keep_t keep;         /* results of a slow rank; 0: KEEP_ALL */
-    uint32_t history;          /* results kept, 1 to 2^20; 0: 4, or 1 with
-                                  KEEP_LATEST */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* S, 1 to 2^20: an epoch waits for a rank whose
-                                  contribution would get older; 0: no bound */
-    uint64_t seed;             /* any number, which decides elections */
-    size_t count;              /* number of elements */
-    baton_dtype_t dtype;       /* the elements' type; must be set */
-    const baton_op_t *op;      /* the reduction; NULL: BATON_SUM */
+    /* results kept for late ranks, 1 to 2^20; 0: 4, or 1 with KEEP_LATEST */
+    uint32_t history;
+    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
+    /* S, 1 to 2^20: an epoch waits for a rank whose contribution would get
+       older than S epochs; 0: no bound */
+    uint32_t max_staleness;
+    uint64_t seed;        /* any number, which decides elections */
+    size_t count;         /* number of elements */
+    baton_dtype_t dtype;  /* the elements' type; must be set */
+    const baton_op_t *op; /* the reduction; NULL: BATON_SUM */
     /* Builds the all-reduce of an epoch; NULL: Baton chooses the builder. */
     void (*inner)(baton_schedule_t *schedule,
                   const struct baton_allreduce_args *args);
     void *inner_arg;         /* passed to `inner` as args->arg */
     baton_memory_t memory;   /* where contributions and results are; 0: host */
-    baton_on_loss_t on_loss; /* what a loss does; 0: epochs fail */
+    baton_on_loss_t on_loss; /* what the loss of a rank does; 0: epochs fail */
     size_t tensors;          /* number of tensors (partial.h); 0: one vector */
     const size_t *counts; /* elements of each tensor; `count` may be 0 then */
 } baton_partial_options_t;
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 
 typedef struct baton_partial_result {
-    uint64_t epoch;     /* the number of the epoch */
-    const void *data;   /* the sum; valid until this rank's next wait */
-    bool included;      /* the sum includes this step's contribution */
-    uint32_t active;    /* number of ranks that contributed to the sum */
-    uint64_t staleness; /* age of this rank's oldest contribution, in epochs */
-    uint32_t living;    /* number of ranks that are not lost */
+    uint64_t epoch;   /* the number of the epoch */
+    const void *data; /* the sum; valid until this rank's next wait */
+    bool included;    /* the sum includes this step's contribution */
+    uint32_t active;  /* number of ranks that contributed to the sum */
+    /* age in epochs of this rank's oldest contribution in the sum; 0: none */
+    uint64_t staleness;
+    uint32_t living; /* number of ranks that are not lost */
 } baton_partial_result_t;
 
 /* All ranks create with the same options. Start, test, wait and destroy are as
@@ -437,18 +439,22 @@ typedef struct baton_sparse_options {
     size_t count;   /* n, elements of the gradient; below 2^32 */
     size_t k;       /* entries to select, 1 to n; 0: by density */
     double density; /* k / n, above 0 and at most 1 */
-    size_t max_k;   /* largest k to be set later, k to n; 0: k */
-    int teams;      /* for SPARDL, a divisor of P; 0: 1; -1: cheapest */
+    size_t max_k;   /* largest k that may be set later, k to n; 0: k */
+    /* number of teams of SPARDL, a divisor of P; 0: 1; -1: the cheapest */
+    int teams;
     baton_exchange_t exchange; /* how teams exchange sums; 0: AUTO */
     bool average;              /* the result is divided by P */
-    double momentum;           /* 0 to below 1; the optimizer must use none */
-    bool nesterov;             /* momentum is Nesterov's */
-    double clip;               /* limits norms to clip / sqrt(P); 0: no limit */
-    uint64_t warmup;           /* number of first steps that are dense */
-    baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
-    bool quantise;             /* REDSYNC sends the mean, not each value */
-    baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
-    bool partial;              /* steps do not wait for late ranks */
+    /* 0 to below 1; unless 0, the optimizer must have no momentum of its own */
+    double momentum;
+    bool nesterov; /* momentum is Nesterov's */
+    /* limits the norm of each gradient to clip / sqrt(P); 0: no limit */
+    double clip;
+    uint64_t warmup;         /* number of first steps that are dense */
+    baton_redsync_t redsync; /* how REDSYNC selects; 0: EXACT */
+    /* REDSYNC sends the mean of the selected entries, not each value */
+    bool quantise;
+    baton_link_cost_t link; /* costs for AUTO; 0: those of costs.h */
+    bool partial;           /* steps do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
     uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
@@ -457,9 +463,11 @@ typedef struct baton_sparse_options {
     uint32_t max_staleness;    /* S, in epochs, 1 to history; 0: history */
     uint64_t seed;             /* any number, which decides elections */
     baton_memory_t memory;     /* where gradients are; 0: host */
-    bool in_place;             /* the caller adds to baton_sparse_accumulator */
-    bool short_velocity;       /* keep the velocity of momentum as bf16 */
-    baton_on_loss_t on_loss;   /* what a loss does to partial; 0: steps fail */
+    /* the caller itself adds gradients to baton_sparse_accumulator() */
+    bool in_place;
+    bool short_velocity; /* keep the velocity of momentum as bf16 */
+    /* for `partial`: what the loss of a rank does; 0: steps fail */
+    baton_on_loss_t on_loss;
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
@@ -467,7 +475,8 @@ typedef struct baton_sparse_result {
     size_t count;            /* number of entries */
     const uint32_t *indices; /* ascending; NULL (dense step): all elements */
     const void *values;      /* valid, like indices, until the next start */
-    bool included;           /* false: partial, and this rank was late */
+    /* false: `partial` is set, and this rank was late for the step */
+    bool included;
 } baton_sparse_result_t;
 
 /* Create waits for all ranks; wrong options of one rank make it fail on all.
