@@ -164,8 +164,9 @@ enum {
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
-    /* The number of standard deviations by which the estimate is below the
-       expected threshold. */
+    /* The number of standard deviations (of the number of sampled elements
+       above the threshold) by which the estimated threshold is chosen too
+       low. */
     DEVIATIONS = 4
 };
 

@@ -73,7 +73,7 @@ typedef struct state {
        exactly the k largest are wanted. */
     uint64_t most;
     /* The number of candidates that the result needs; 0 if a given threshold
-       decides. */
+       decides which elements are selected. */
     uint64_t need;
     uint64_t least; /* the smallest key of a candidate */
     /* Number of candidates, including those beyond the capacity. */
@@ -624,8 +624,8 @@ __device__ void find_digit(state_t *state, ranked_t *ranked,
 }
 
 /* Sets the threshold and the ties. Called by one thread after the last digit.
-   In a search all elements that equal the k-th are selected, too, unless this
-   makes more than `most`. */
+   In a search all elements that equal the k-th are selected, too, unless more
+   than `most` elements would then be selected. */
 template <baton_dtype_t D> __device__ void finish(state_t *state)
 {
     typedef typename element<D>::key_t key_t;
@@ -793,9 +793,9 @@ static __global__ void __launch_bounds__(TILE_LANES)
     }
 }
 
-/* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If the threshold leaves more, or if there is no earlier threshold,
-   the thread begins a search. */
+/* One thread checks whether at most state->most elements reach an earlier
+   threshold. If more do, or if there is no earlier threshold, the thread begins
+   a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {
