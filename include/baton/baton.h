@@ -344,8 +344,9 @@ typedef struct baton_partial_options {
     size_t size;               /* set by BATON_PARTIAL_OPTIONS */
     const char *name;          /* for messages; NULL: "partial" */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    baton_keep_t keep;         /* results of a slow rank; 0: KEEP_ALL */
+    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;
+    baton_keep_t keep; /* results of a slow rank; 0: KEEP_ALL */
     /* results kept for late ranks, 1 to 2^20; 0: 4, or 1 with KEEP_LATEST */
     uint32_t history;
     uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
@@ -457,12 +458,14 @@ typedef struct baton_sparse_options {
     bool partial;           /* steps do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* S, in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* any number, which decides elections */
-    baton_memory_t memory;     /* where gradients are; 0: host */
+    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;
+    uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
+    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t
+        max_staleness; /* most epochs of staleness, 1 to history; 0: history */
+    uint64_t seed;     /* any number, which decides elections */
+    baton_memory_t memory; /* where gradients are; 0: host */
     /* the caller itself adds gradients to baton_sparse_accumulator() */
     bool in_place;
     bool short_velocity; /* keep the velocity of momentum as bf16 */

@@ -131,11 +131,13 @@ typedef struct baton_tensors_options {
        baton_sparse_options_t. */
     bool partial;
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* S, in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* any number, which decides elections */
+    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;
+    uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
+    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t
+        max_staleness; /* most epochs of staleness, 1 to history; 0: history */
+    uint64_t seed;     /* any number, which decides elections */
     /* for `partial`: what the loss of a rank does; 0: steps fail */
     baton_on_loss_t on_loss;
 } baton_tensors_options_t;
