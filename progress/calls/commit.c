@@ -30,9 +30,9 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     const char *of = group->name != NULL ? group->name : "";
     size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
     size_t task_bytes = engine->driver->task_bytes;
-    /* The memory for failures and recoveries is a part of the task's, so that
-       they need not allocate any, except in simulations whose ranks share
-       plans. */
+    /* The memory for failures and recoveries is a part of the task's, so that a
+       failure or recovery need not allocate any. In simulations whose ranks
+       share plans it is allocated when it is needed. */
     baton__later_failure_t *later = NULL;
     size_t failure_bytes =
         group->sharing == NULL ? sizeof *later + 2 * BATON__SENTENCE_BYTES : 0;
@@ -133,7 +133,7 @@ const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule)
         return NULL;
     }
     baton_group_t *group = schedule->group;
-    /* Pairs with the exchange below, perhaps of another thread. */
+    /* Pairs with the exchange below, which another thread may have made. */
     baton_op_t *average =
         atomic_load_explicit(&group->average, memory_order_acquire);
     baton_op_t *made = average == NULL ? baton__alloc(1, sizeof *made) : NULL;
@@ -456,7 +456,8 @@ static detached_t detach(baton__task_t *task)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    /* An epoch may have been started just now. */
+    /* An epoch may have been started just before the lock was taken. It begins
+       here, and is failed below. */
     baton__epoch_begin_if_due(schedule);
     baton__recovery_leave(task);
     const bool has_failed = task->failing_from != 0;
@@ -481,7 +482,8 @@ static detached_t detach(baton__task_t *task)
     if (gone) {
         commit_give_back(schedule, schedule->plan.peer_count);
     }
-    schedule->committed = false; /* the struct of an orphan stays */
+    /* the struct of an orphan stays, and must not look committed */
+    schedule->committed = false;
     schedule->destroyed = true;
     engine->driver->leave(engine);
     return detached;

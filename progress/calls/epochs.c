@@ -24,8 +24,8 @@ bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
     if (baton__task_retired(task) >= epoch) {
         return true;
     }
-    /* A failed epoch that need not be recovered retires, and another one may
-       follow. */
+    /* If the schedule need not be recovered, its failed epochs retire, and
+       later epochs may run. */
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
     return baton__task_stays_failed(task) && failed != 0 && failed <= epoch;
 }

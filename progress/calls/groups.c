@@ -19,7 +19,8 @@
    `answers` and for `hellos` (member.h). */
 enum { KEPT = 32 };
 
-/* A member with its watch and transports, which a simulator's members lack. */
+/* A member, with its transports and the watch of its endpoint's descriptors
+   (event_loop.h). A simulator's members have neither. */
 typedef struct watched_group {
     baton__member_t member;
     baton__watch_t *watch;
@@ -378,8 +379,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     if (status != BATON_OK || copy == NULL) {
         return status;
     }
-    /* All members compute the same channel: from the ranks, the name, and how
-       many groups of these ranks and this name they have made. */
+    /* All ranks of the new group compute the same channel: from the ranks, the
+       name, and how many groups of these ranks and this name they have made. */
     uint64_t key = (uint64_t)size;
     for (int i = 0; i < size; i++) {
         key = baton__mix(key + (uint64_t)copy[i]);
@@ -414,8 +415,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns a list's first task of the group that the application, not the
-   verifier, has created; or NULL. */
+/* Returns the first task in a list that belongs to the group and was created by
+   the application, not by the verifier; NULL if there is none. */
 static const baton__task_t *find_task(const baton__task_t *first,
                                       const baton_group_t *group)
 {

@@ -25,8 +25,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* docs/waiting.md lists these constants and those on which they act, and says
-   where the values are from. */
+/* docs/waiting.md lists these constants, with what they decide, and says where
+   the values are from. */
 enum {
     /* The most steps that a driver makes, while it leaves, for events that come
        meanwhile. After LEAVE_NS it begins no other step. */
@@ -68,8 +68,9 @@ enum {
     ASK_US = 1000 * BATON__WATCHDOG_LOOK_MS,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
-    MEASURED = 5,     /* number of wake-ups that are measured at the opening */
-    WAKE_NS = 200000, /* the longest time that is counted for a wake-up */
+    MEASURED = 5, /* number of wake-ups that are measured at the opening */
+    /* a wake-up that takes longer counts as one of this time */
+    WAKE_NS = 200000,
     /* A wait with a timeout of at least ASKS_MS asks its peers which ranks they
        wait for, to find the rank at the end of the chain: INQUIRE_MS before the
        timeout, but not before half of the time has passed. */
@@ -222,7 +223,8 @@ static bool progress_engine_arm(baton_engine_t *engine, bool sleeps)
     return true;
 }
 
-/* True if the device's streams may hold nodes, or copies of a transport. */
+/* True if the device's streams may hold nodes, or copies that a transport has
+   put there. */
 static bool uses_device(const baton_engine_t *engine)
 {
     return engine->device != NULL &&
@@ -282,8 +284,9 @@ static uint32_t sleep_us(const baton_engine_t *engine)
         us > INSIST_US) {
         us = INSIST_US;
     }
-    /* ASK_US and longer are for wake-ups that get lost, not for events that
-       can't wake the driver. */
+    /* Sleeps are limited to ASK_US and more because a wake-up may get lost.
+       They are limited to less if an awaited event can't wake the driver; only
+       then the idle policy limits them further. */
     if (asks || engine->armed_us < ASK_US) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
         us = idle_us < us ? idle_us : us;
@@ -439,7 +442,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     bool kick = false;
     for (int steps = 0;; steps++) {
         /* The progress thread, or the thread that leads (engine.h), may be
-           asleep in the event loop: it takes over the driving. */
+           asleep in the event loop. If so, that thread takes over the
+           driving. */
         if (engine->threaded ||
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !progress_engine_hand_over(engine, soon);

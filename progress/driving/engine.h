@@ -91,7 +91,7 @@ struct baton_engine {
     /* The driver lock guards the fields from here to `nested`. */
     baton__idle_t idle;
     bool armed;
-    uint32_t armed_us; /* the longest time that a driver sleeps while armed */
+    uint32_t armed_us; /* the longest sleep that the armed transports allow */
     /* The engine that the driver was driving when it took the lock of this
        engine, or NULL. */
     const baton_engine_t *outer;
@@ -135,7 +135,8 @@ typedef struct baton__wait {
 } baton__wait_t;
 
 struct baton__driver {
-    /* The size of the struct that begins with the task of a schedule. */
+    /* The size of the struct that begins with the task of a schedule. (A
+       simulator's struct has further fields.) */
     size_t task_bytes;
 
     /* True if the calling thread drives: it has entered, or a call node runs on

@@ -109,7 +109,8 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
    descriptors that libevent opens can't be moved. If the program has closed
    descriptor 0, 1 or 2, a placeholder has this number meanwhile, so that
    libevent does not get it. If libevent could not open its descriptors it would
-   call exit(), so this function first opens as many, and closes them again. */
+   call exit(), so this function first tries whether as many can be opened, and
+   closes them again. */
 static bool make_base(baton__event_loop_t *loop)
 {
     enum { PLACES = STDERR_FILENO + 1, OF_LIBEVENT = 5 };

@@ -279,7 +279,8 @@ void baton__arrivals_close(baton__task_t *task)
     task->arrivals = NULL;
 }
 
-/* Makes the row of this rank ready. */
+/* Fills in this rank's row of a board with `rows` rows, and marks it as
+   ready. */
 static void make_row(baton__row_t *row, uint32_t rows)
 {
     for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {

@@ -113,5 +113,5 @@ baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
    BATON_OK. Any thread. */
 baton_status_t baton__epoch_unreported(const baton__task_t *task);
 
-/* Drops messages that came early for epochs up to this one. */
+/* Drops the messages that came early for epochs up to `epoch`. */
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);

@@ -14,7 +14,9 @@ enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 /* A rank that an inquiry asks, and the answer of that rank. */
 typedef struct asked {
     int rank;
-    bool sent;  /* the rank was asked in this round; always true of this rank */
+    /* The rank was asked in this round. Also true of the rank that asks, which
+       sends itself no inquiry. */
+    bool sent;
     bool named; /* the rank is in the text that is being composed */
     /* True: a rank that was asked waits for `rank`. False: `rank` is asked only
        to learn which rank reports the stall. */

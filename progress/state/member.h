@@ -210,8 +210,9 @@ typedef struct baton__member {
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
-    int unknown_peer;   /* -1: there is no such peer */
-    char *unknown_name; /* in a simulated group NULL at first */
+    int unknown_peer; /* -1: there is no such peer */
+    /* in a simulated group NULL until there is such a peer */
+    char *unknown_name;
 } baton__member_t;
 
 /* The only function that computes the address of a group's member. */

@@ -90,7 +90,8 @@ typedef struct baton__stepper {
     baton__task_t *tasks;       /* the tasks of committed schedules */
     baton__task_t *uncommitted; /* the tasks of all other schedules */
     /* Number of schedules that recover at the moment and have a
-       baton_recover_fn, for which their ranks agree on an epoch. */
+       baton_recover_fn, so that their ranks are agreeing on the epoch that is
+       passed to it. */
     uint32_t agreeing;
     /* Number of committed schedules with armed receives. */
     uint32_t activatable;
