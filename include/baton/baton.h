@@ -90,8 +90,8 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
    get the same members; a rank that dies later is lost in the new group. If an
    epoch of the old group waits for a rank that has made this call, the epoch
    fails. Create schedules anew, and destroy both groups, in any order. An epoch
-   may have ended on some ranks and failed on others: agree on the step to
-   repeat. BATON_ERR_TRANSPORT: see mpi.h. */
+   may have ended on some ranks and failed on others, so the survivors must
+   agree on the step to repeat. BATON_ERR_TRANSPORT: see mpi.h. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
@@ -462,9 +462,9 @@ typedef struct baton_sparse_options {
     uint32_t mode_ranks;
     uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
     uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t
-        max_staleness; /* most epochs of staleness, 1 to history; 0: history */
-    uint64_t seed;     /* any number, which decides elections */
+    /* most epochs of staleness, 1 to history; 0: history */
+    uint32_t max_staleness;
+    uint64_t seed;         /* any number, which decides elections */
     baton_memory_t memory; /* where gradients are; 0: host */
     /* the caller itself adds gradients to baton_sparse_accumulator() */
     bool in_place;

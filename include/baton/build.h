@@ -649,10 +649,10 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    whose `arg` is the number of ranks. It computes (left + right) / ranks, and
    rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's,
    and round each time: if a sum overflows, the result is infinite, although the
-   mean might be finite. To avoid that, scale before and use BATON_SUM, or f32.
-   In a partial collective, too, the divisor is the number of ranks that live,
-   not of those that were active: late contributions count as much. Integers are
-   not supported: they would lose the fraction.
+   mean might be finite. To avoid that, scale the elements before and use
+   BATON_SUM, or use f32. In a partial collective, too, the divisor is the
+   number of ranks that live, not of those that were active: late contributions
+   count as much. Integers are not supported: they would lose the fraction.
 
    A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
    may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign

@@ -266,9 +266,9 @@ typedef struct baton_device_port {
                             uint64_t value);
 
     /* For sleeping. `descriptor` is a non-blocking eventfd. After arm, it
-       becomes readable for each of the device's streams when the work that is
-       in the stream now is done. Spurious wake-ups are possible. Work that was
-       done before arm need not be reported. */
+       becomes readable, for each of the device's streams, when the work that
+       the stream had at the time of arm is done. Spurious wake-ups are
+       possible. Work that was done before arm need not be reported. */
     int descriptor;
     baton_status_t (*arm)(void *device);
 

@@ -135,9 +135,9 @@ typedef struct baton_tensors_options {
     uint32_t mode_ranks;
     uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
     uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t
-        max_staleness; /* most epochs of staleness, 1 to history; 0: history */
-    uint64_t seed;     /* any number, which decides elections */
+    /* most epochs of staleness, 1 to history; 0: history */
+    uint32_t max_staleness;
+    uint64_t seed; /* any number, which decides elections */
     /* for `partial`: what the loss of a rank does; 0: steps fail */
     baton_on_loss_t on_loss;
 } baton_tensors_options_t;
