@@ -118,11 +118,12 @@ int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------
 
-   One struct describes the operands of every collective: leave fields that a
-   collective does not use at zero. Create prepares the collective without
-   waiting for other ranks. All ranks create it with the same counts, type, op,
-   root and name. The vectors are used until the schedule is destroyed, the
-   struct only during the call. An error message names the wrong field. */
+   Each function baton_NAME_create prepares one collective, without waiting for
+   other ranks. Its schedule, *out, is the caller's: destroy it at the end. One
+   struct describes the operands: leave fields that a collective does not use at
+   zero. All ranks create with the same counts, type, op, root and name. The
+   vectors are used until the schedule is destroyed, the struct only during the
+   call. An error message names the wrong field. */
 typedef struct baton_schedule baton_schedule_t;
 typedef struct baton_operands {
     const void *source; /* NULL: in place, as in MPI: target has the data */
@@ -149,9 +150,6 @@ typedef struct baton_operands {
     size_t depth; /* the most epochs in flight, 1 to 1024 (build.h); 0: 1 */
     const void *reserved[2]; /* must be NULL */
 } baton_operands_t;
-
-/* Each of these creates the schedule of one collective. `*out` is the caller's,
-   to be destroyed by baton_schedule_destroy. */
 
 /* The target of every rank gets `op` of all ranks' sources. */
 BATON_CHECKED baton_status_t
@@ -344,14 +342,12 @@ typedef struct baton_partial_options {
     size_t size;               /* set by BATON_PARTIAL_OPTIONS */
     const char *name;          /* for messages; NULL: "partial" */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t mode_ranks;
-    baton_keep_t keep; /* results of a slow rank; 0: KEEP_ALL */
+    uint32_t mode_ranks;       /* QUORUM, CANDIDATES: how many ranks; else 0 */
+    baton_keep_t keep;         /* results of a slow rank; 0: KEEP_ALL */
     /* results kept for late ranks, 1 to 2^20; 0: 4, or 1 with KEEP_LATEST */
     uint32_t history;
     uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
-    /* S, 1 to 2^20: an epoch waits for a rank whose contribution would get
-       older than S epochs; 0: no bound */
+    /* bound of staleness, 1 to 2^20: epochs wait to keep it; 0: no bound */
     uint32_t max_staleness;
     uint64_t seed;        /* any number, which decides elections */
     size_t count;         /* number of elements */
@@ -369,18 +365,16 @@ typedef struct baton_partial_options {
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 
 typedef struct baton_partial_result {
-    uint64_t epoch;   /* the number of the epoch */
-    const void *data; /* the sum; valid until this rank's next wait */
-    bool included;    /* the sum includes this step's contribution */
-    uint32_t active;  /* number of ranks that contributed to the sum */
-    /* age in epochs of this rank's oldest contribution in the sum; 0: none */
-    uint64_t staleness;
-    uint32_t living; /* number of ranks that are not lost */
+    uint64_t epoch;     /* the number of the epoch */
+    const void *data;   /* the sum; valid until this rank's next wait */
+    bool included;      /* the sum includes this step's contribution */
+    uint32_t active;    /* number of ranks that contributed to the sum */
+    uint64_t staleness; /* age in epochs of this rank's oldest contribution */
+    uint32_t living;    /* number of ranks that are not lost */
 } baton_partial_result_t;
 
-/* All ranks create with the same options. Start, test, wait and destroy are as
-   for a schedule; a result that is not waited for is lost. Contribute copies
-   `data`. */
+/* All ranks create with the same options. Contribute copies `data`. Other calls
+   are as for a schedule. A result that is not waited for is lost. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);
@@ -441,36 +435,28 @@ typedef struct baton_sparse_options {
     size_t k;       /* entries to select, 1 to n; 0: by density */
     double density; /* k / n, above 0 and at most 1 */
     size_t max_k;   /* largest k that may be set later, k to n; 0: k */
-    /* number of teams of SPARDL, a divisor of P; 0: 1; -1: the cheapest */
-    int teams;
+    int teams; /* number of teams (SPARDL), divides P; 0: 1; -1: cheapest */
     baton_exchange_t exchange; /* how teams exchange sums; 0: AUTO */
     bool average;              /* the result is divided by P */
-    /* 0 to below 1; unless 0, the optimizer must have no momentum of its own */
-    double momentum;
-    bool nesterov; /* momentum is Nesterov's */
-    /* limits the norm of each gradient to clip / sqrt(P); 0: no limit */
-    double clip;
-    uint64_t warmup;         /* number of first steps that are dense */
-    baton_redsync_t redsync; /* how REDSYNC selects; 0: EXACT */
-    /* REDSYNC sends the mean of the selected entries, not each value */
-    bool quantise;
-    baton_link_cost_t link; /* costs for AUTO; 0: those of costs.h */
-    bool partial;           /* steps do not wait for late ranks */
+    double momentum;           /* 0 to below 1; the optimizer's must be 0 */
+    bool nesterov;             /* momentum is Nesterov's */
+    double clip;               /* gradients' norm <= clip / sqrt(P); 0: any */
+    uint64_t warmup;           /* number of first steps that are dense */
+    baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
+    bool quantise;             /* REDSYNC sends the mean instead of values */
+    baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
+    bool partial;              /* steps do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t mode_ranks;
-    uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
-    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
-    /* most epochs of staleness, 1 to history; 0: history */
-    uint32_t max_staleness;
-    uint64_t seed;         /* any number, which decides elections */
-    baton_memory_t memory; /* where gradients are; 0: host */
-    /* the caller itself adds gradients to baton_sparse_accumulator() */
-    bool in_place;
-    bool short_velocity; /* keep the velocity of momentum as bf16 */
-    /* for `partial`: what the loss of a rank does; 0: steps fail */
-    baton_on_loss_t on_loss;
+    uint32_t mode_ranks;       /* QUORUM, CANDIDATES: how many ranks; else 0 */
+    uint32_t history;          /* results for late ranks, 1 to 2^20; 0: 4 */
+    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
+    uint64_t seed;             /* any number, which decides elections */
+    baton_memory_t memory;     /* where gradients are; 0: host */
+    bool in_place;             /* add gradients to baton_sparse_accumulator */
+    bool short_velocity;       /* keep the velocity of momentum as bf16 */
+    baton_on_loss_t on_loss;   /* with `partial`; 0: steps fail at a loss */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
@@ -478,8 +464,7 @@ typedef struct baton_sparse_result {
     size_t count;            /* number of entries */
     const uint32_t *indices; /* ascending; NULL (dense step): all elements */
     const void *values;      /* valid, like indices, until the next start */
-    /* false: `partial` is set, and this rank was late for the step */
-    bool included;
+    bool included; /* false: a partial step for which this rank was late */
 } baton_sparse_result_t;
 
 /* Create waits for all ranks; wrong options of one rank make it fail on all.
