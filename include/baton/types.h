@@ -102,8 +102,7 @@ BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
    AVG adds and then divides: if the sum overflows (f16 above 65504), the mean
-   is infinite. Build.h has the details. An error of baton_op_find lists the
-   names. */
+   is infinite (build.h). An error of baton_op_find lists the names. */
 typedef struct baton_op baton_op_t;
 BATON_CHECKED baton_status_t baton_op_find(const char *name,
                                            const baton_op_t **out);
