@@ -104,10 +104,11 @@ template <baton_dtype_t D> struct vector {
 template <baton_dtype_t D> struct workspace {
     state_t *state;
     /* For each tile: how many elements are selected in earlier tiles of the
-       same block (above the threshold << 32 | equal to the threshold). */
+       same block. The upper 32 bits count those above the threshold, the lower
+       32 bits those equal to it. */
     uint64_t *tally;
-    /* For each block of tally: the sum of the block's tiles. scan replaces the
-       sum by that of all earlier blocks. */
+    /* For each block of the kernel `tally`: the sum of its tiles' counts. The
+       kernel `scan` replaces it by the sum over all earlier blocks. */
     uint64_t *groups;
     /* For each tile: the place of its first candidate in `keys`. */
     uint32_t *bases;
@@ -810,7 +811,8 @@ static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
 
 /* ---- indices ----------------------------------------------------------- */
 
-/* Returns whether all candidates of a tile were written. */
+/* Returns whether all candidates of a tile were written to the list, which has
+   a limited capacity. */
 template <baton_dtype_t D>
 __device__ bool is_written(const workspace<D> &work, uint32_t number)
 {
@@ -818,7 +820,8 @@ __device__ bool is_written(const workspace<D> &work, uint32_t number)
            (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
 }
 
-/* Counts one tile's selected elements, by the tile's warp. */
+/* Counts the selected elements of one tile; returns the counts in the form of
+   workspace.tally. Called by all threads of the tile's warp. */
 template <baton_dtype_t D>
 __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
                                uint32_t number)

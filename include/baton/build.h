@@ -641,8 +641,8 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    For LAND, LOR and LXOR, 0 is false and all else is true; the result of two
    elements is 0 or 1. MINLOC and MAXLOC of pairs: the value is the MIN or MAX
    of the two values. The index is that of the operand with this value, or the
-   lower one if the values are equal, as zeros of either sign are. Both prefer a
-   NaN to any other value. The padding bytes of a pair become 0.
+   lower one if the values are equal, as zeros of either sign are. MINLOC and
+   MAXLOC prefer a NaN to any other value. The padding bytes of a pair become 0.
 
    AVG is for reduce, reduce-scatter, all-reduce and partial collectives. The
    last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
