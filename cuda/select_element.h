@@ -164,8 +164,9 @@ enum {
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
-    /* The number of standard deviations by which the estimate is below the
-       expected threshold. */
+    /* The number of standard deviations (of the number of sampled elements
+       above the threshold) by which the estimated threshold is chosen too
+       low. */
     DEVIATIONS = 4
 };
 
@@ -190,8 +191,8 @@ BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
 /* Returns the i-th position of a sample of `size`. The vector is divided into
    `size` strata, whose lengths differ by at most one, and a hash (splitmix64's
    finaliser) picks one element of each. So no order of the elements can mislead
-   the sample. The only division has the same operands for all i; `count` fits
-   into 32 bits. */
+   the sample. The only division has the same operands for all i, so compilers
+   can do it once; `count` fits into 32 bits. */
 BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 {
     const uint64_t least = count / size, longer = count - least * size;

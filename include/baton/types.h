@@ -60,8 +60,7 @@ typedef enum baton_status {
 #undef BATON_STATUS_ENUM
 } baton_status_t;
 
-/* baton_status_name returns a status's identifier, such as "BATON_ERR_BUSY",
-   and baton_status_text returns its text. Both take any value. */
+/* Return the identifier ("BATON_ERR_BUSY") and the text of any status. */
 const char *baton_status_name(baton_status_t status);
 const char *baton_status_text(baton_status_t status);
 
@@ -92,9 +91,8 @@ typedef enum baton_dtype {
         BATON_DTYPE_COUNT
 } baton_dtype_t;
 
-/* baton_dtype_size returns the bytes of an element; 0 if `dtype` is no type.
-   baton_dtype_name returns the type's name, such as "i8", and baton_dtype_find
-   finds the type of a name. */
+/* Return the bytes of an element (0 if `dtype` is no type), and the type's
+   name, such as "i8". baton_dtype_find finds the type of a name. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
@@ -104,8 +102,7 @@ BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
    AVG adds and then divides: if the sum overflows (f16 above 65504), the mean
-   is infinite. Build.h has the details. Both find functions look for a name,
-   such as "sum"; the message of BATON_ERR_INVALID lists the names. */
+   is infinite (build.h). An error of baton_op_find lists the names. */
 typedef struct baton_op baton_op_t;
 BATON_CHECKED baton_status_t baton_op_find(const char *name,
                                            const baton_op_t **out);
