@@ -199,8 +199,8 @@ BATON_ELEMENT T combine(T a, T b, double ranks = 1)
 /* ---- elements times a factor ------------------------------------------- */
 
 /* Returns the product in double. The caller rounds it to the operand's type. If
-   `a` is a NaN, or else the factor, that NaN is returned, made quiet, as a CPU
-   does. */
+   `a` is a NaN, returns that NaN, made quiet; otherwise, if `factor` is a NaN,
+   returns that one, made quiet. A CPU does the same. */
 BATON_ELEMENT double product_of(double a, double factor)
 {
     double product = a * factor;

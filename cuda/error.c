@@ -18,8 +18,8 @@ static const cudaError_t sticky[] = {
     cudaErrorNvlinkUncorrectable,
 };
 
-/* Returns advice for the user if CUDA's own text does not suffice, else an
-   empty text. */
+/* Returns advice for the user, to be appended to CUDA's own text if that does
+   not suffice; otherwise an empty text. */
 static const char *advice(cudaError_t error)
 {
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
@@ -48,7 +48,7 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
     if (error == cudaSuccess) {
         return BATON_OK;
     }
-    /* CUDA's runtime keeps the last error until it is read, so this clears
+    /* CUDA's runtime keeps the last error until it is read, so this call clears
        it. */
     (void)cudaGetLastError();
     return baton_error_set(
@@ -80,7 +80,7 @@ void baton__gpu_leave(const baton__gpu_t *gpu)
     if (--depth == 0) {
         (void)gpu->driver.exchange_capture_mode(&outside);
     }
-    /* This fails only if the context was destroyed meanwhile. Then there is
+    /* The pop fails only if the context was destroyed meanwhile. Then there is
        nothing to pop, and the next call reports the loss of the context. */
     CUcontext popped = NULL;
     (void)gpu->driver.context_pop(&popped);

@@ -1,4 +1,4 @@
-/* A GPU as a device of an engine: inside libbaton_cuda.
+/* The internals of libbaton_cuda, which makes a GPU a device of an engine.
 
    gpu.c       finds the GPU, or explains why there is none; opens and closes it
    driver.c    the driver's functions, looked up at run time
@@ -69,8 +69,9 @@ typedef struct baton__gpu {
     CUcontext context; /* the primary context; NULL: not retained */
     char name[300];    /* "cuda:0 NVIDIA H100" */
     baton__driver_t driver;
-    /* The number of blocks of a reduction kernel that can run on the GPU at a
-       time: the least number over all reduction kernels. */
+    /* The number of blocks of a reduction kernel that can run on the GPU at the
+       same time. It differs between kernels; this is the least of their
+       numbers. */
     unsigned blocks;
 
     cudaStream_t streams[BATON_DEVICE_STREAMS];

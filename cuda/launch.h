@@ -19,9 +19,9 @@ template <class type> struct exactly {
 };
 
 /* Launches a kernel. The arguments are converted to the types of the kernel's
-   parameters. Unlike <<<>>> this returns the error, as other calls do: a failed
-   launch is not only seen in the thread's last error, which may be that of an
-   earlier call. */
+   parameters. Unlike <<<>>> this returns the error of a failed launch, as other
+   calls do. After <<<>>> there would only be the thread's last error, which may
+   be that of an earlier call. */
 template <class... parameters>
 cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                    unsigned threads, cudaStream_t stream,

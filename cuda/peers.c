@@ -163,7 +163,7 @@ static baton_status_t reach(const baton__gpu_t *gpu, int peer)
 
 /* Finds the mapping of the handle's allocation. A mapping of the same address
    that has another number is that of an earlier allocation, which its process
-   has freed: this closes such a mapping. */
+   has freed: this function closes such a mapping. */
 static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
 {
     for (baton__mapping_t **at = &gpu->mappings; *at != NULL;

@@ -5,7 +5,8 @@
 
 #include <baton/cuda.h>
 
-/* Returns the built-in operation that `op` is, or is a copy of. */
+/* Returns the built-in operation that `op` is, or is a copy of; BATON__CUDA_OPS
+   if `op` is no built-in operation. */
 static baton__cuda_op_t port_find(const baton_op_t *op)
 {
 #define BUILT_IN(NAME) BATON_##NAME,

@@ -62,7 +62,7 @@ template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 /* ---- keys -------------------------------------------------------------- */
 
 /* Converts elements to keys. An element whose value is not on the selected side
-   (BATON_SIDE) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
+   (baton_side_t) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
    has the sign bit set (lib/ops/select.h). */
 template <baton_dtype_t D> struct filter {
     typename element<D>::key_t flip, mask;
@@ -138,8 +138,8 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
     if (D == BATON_F64) {
         return same_bits<double>((uint64_t)key);
     }
-    /* The exponent's bias is that of f32, or lower. Then a multiplication by a
-       power of two is right for subnormals, too. */
+    /* The bias of the exponent is that of f32 or, for f16, lower by 112.
+       Multiplying by 2^112 is also right for subnormals. */
     const unsigned shift = D == BATON_F64 ? 0 : 23 - element<D>::fraction;
     const float value = same_bits<float>((uint32_t)key << shift);
     return (double)(element<D>::bias == 127
@@ -156,8 +156,9 @@ enum {
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
-    /* Standard deviations by which the estimate is below the expected
-       threshold */
+    /* The number of standard deviations (of the number of sampled elements
+       above the threshold) by which the estimated threshold is chosen too
+       low. */
     DEVIATIONS = 4
 };
 
@@ -182,8 +183,8 @@ BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
 /* Returns the i-th position of a sample of `size`. The vector is divided into
    `size` strata, whose lengths differ by at most one, and a hash (splitmix64's
    finaliser) picks one element of each. So no order of the elements can mislead
-   the sample. The only division has the same operands for all i; `count` fits
-   into 32 bits. */
+   the sample. The only division has the same operands for all i, so compilers
+   can do it once; `count` fits into 32 bits. */
 BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 {
     const uint64_t least = count / size, longer = count - least * size;

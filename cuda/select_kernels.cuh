@@ -73,7 +73,7 @@ typedef struct state {
        exactly the k largest are wanted. */
     uint64_t most;
     /* The number of candidates that the result needs; 0 if a given threshold
-       decides. */
+       decides which elements are selected. */
     uint64_t need;
     uint64_t least; /* the smallest key of a candidate */
     /* Number of candidates, including those beyond the capacity. */
@@ -84,11 +84,11 @@ typedef struct state {
        that equal it the first `ties`. */
     uint64_t threshold;
     uint32_t ties;
-    uint32_t done; /* 1 once the result is known */
+    uint32_t done; /* 1: the result is known */
     /* The number of elements or candidates whose key is not 0. */
     uint32_t total;
-    uint64_t largest; /* largest key, over both signs */
-    double mean;      /* mean magnitude, over both signs */
+    uint64_t largest; /* the largest key of all elements, of either sign */
+    double mean;      /* the mean magnitude of all elements, of either sign */
     /* The k-th largest element and, in a search, the next one after the `most`
        largest elements. */
     ranked_t ranked[2];
@@ -104,10 +104,11 @@ template <baton_dtype_t D> struct vector {
 template <baton_dtype_t D> struct workspace {
     state_t *state;
     /* For each tile: how many elements are selected in earlier tiles of the
-       same block (above the threshold << 32 | equal to the threshold). */
+       same block. The upper 32 bits count those above the threshold, the lower
+       32 bits those equal to it. */
     uint64_t *tally;
-    /* For each block of tally: the sum of the block's tiles. scan replaces the
-       sum by that of all earlier blocks. */
+    /* For each block of the kernel `tally`: the sum of its tiles' counts. The
+       kernel `scan` replaces it by the sum over all earlier blocks. */
     uint64_t *groups;
     /* For each tile: the place of its first candidate in `keys`. */
     uint32_t *bases;
@@ -295,7 +296,7 @@ __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 
 /* ---- tiles ------------------------------------------------------------- */
 
-/* A thread's part of a tile: 16 bytes of each round. Elements outside of the
+/* A thread's part of a tile: ROUNDS loads of 16 bytes. Elements outside of the
    vector are 0, which is never selected. */
 template <baton_dtype_t D> struct tile {
     typedef typename element<D>::bits_t bits_t;
@@ -337,9 +338,8 @@ template <baton_dtype_t D> struct tile {
     }
 };
 
-/* Returns how many elements lie between the last multiple of 16 bytes at or
-   before the vector's beginning, and that beginning. The first load includes
-   them. */
+/* A load begins at an address that is a multiple of 16 bytes. Returns how many
+   elements before the vector's beginning the first load includes. */
 template <baton_dtype_t D>
 BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
 {
@@ -625,8 +625,8 @@ __device__ void find_digit(state_t *state, ranked_t *ranked,
 }
 
 /* Sets the threshold and the ties. Called by one thread after the last digit.
-   In a search all elements that equal the k-th are selected, too, unless this
-   makes more than `most`. */
+   In a search all elements that equal the k-th are selected, too, unless more
+   than `most` elements would then be selected. */
 template <baton_dtype_t D> __device__ void finish(state_t *state)
 {
     typedef typename element<D>::key_t key_t;
@@ -794,8 +794,9 @@ static __global__ void __launch_bounds__(TILE_LANES)
     }
 }
 
-/* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If it leaves more, or there is none, the thread begins a search. */
+/* One thread checks whether at most state->most elements reach an earlier
+   threshold. If more do, or if there is no earlier threshold, the thread begins
+   a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {
@@ -810,7 +811,8 @@ static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
 
 /* ---- indices ----------------------------------------------------------- */
 
-/* Returns whether all candidates of a tile were written. */
+/* Returns whether all candidates of a tile were written to the list, which has
+   a limited capacity. */
 template <baton_dtype_t D>
 __device__ bool is_written(const workspace<D> &work, uint32_t number)
 {
@@ -818,7 +820,8 @@ __device__ bool is_written(const workspace<D> &work, uint32_t number)
            (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
 }
 
-/* Counts one tile's selected elements, by the tile's warp. */
+/* Counts the selected elements of one tile; returns the counts in the form of
+   workspace.tally. Called by all threads of the tile's warp. */
 template <baton_dtype_t D>
 __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
                                uint32_t number)

@@ -4,7 +4,7 @@
 colors = '#4d4d4d #999999 #0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #882255'
 color(i) = word(colors, 1 + (i - 1) % words(colors))
 
-# A mode has the same colour in each plot: quorum:2 that of quorum.
+# A mode has the same colour in each plot: quorum:2 has the colour of quorum.
 modes = 'mpi full solo majority quorum any all sparse'
 of_mode(name, i) = i == words(modes) || strstrt(name, word(modes, i)) == 1 ? color(i) \
     : of_mode(name, i + 1)

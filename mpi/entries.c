@@ -150,9 +150,10 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-/* Limits of the entries that a communicator keeps: always the KEPT entries used
-   last, and more of them as long as all together take at most KEPT_BYTES. An
-   entry counts as ENTRY_BYTES and the bytes of its vector. */
+/* Limits of the entries that a communicator keeps for further calls: always the
+   KEPT entries that were used last, and more entries as long as all kept ones
+   together take at most KEPT_BYTES. An entry counts as ENTRY_BYTES and the
+   bytes of its vector. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 typedef baton_status_t (*create_fn)(baton_group_t *group,
@@ -271,8 +272,9 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* An entry is not kept for further calls if its shape has a reduction function
-   of the program: the same MPI_Op may later stand for another function, and the
+/* An entry is not kept for further calls if the call is persistent, if the
+   collective has the trait PRIVATE, or if the shape has a reduction function of
+   the program: the same MPI_Op may later stand for another function, and the
    same MPI_Datatype for another type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)

@@ -1,6 +1,6 @@
-/* The symbols that Fortran programs call. MPI's own (libmpi_mpifh) call PMPI_
-   functions, and so would bypass interpose.c. A program with mpif.h or the
-   module mpi calls `mpi_iallreduce_`, one with mpi_f08 `ompi_iallreduce_f`;
+/* The symbols that Fortran programs call. MPI's own symbols (libmpi_mpifh) call
+   PMPI_ functions, and so would bypass interpose.c. A program with mpif.h or
+   the module mpi calls `mpi_iallreduce_`, one with mpi_f08 `ompi_iallreduce_f`;
    both have the same arguments. */
 #define _GNU_SOURCE
 #include "mpi/runtime.h"

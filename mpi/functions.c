@@ -81,7 +81,8 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
     const known_t *known =
         (const void *)baton__mpi_known(BATON__MPI_OP(op), false);
     size_t bytes = baton__mpi_type_bytes(type);
-    /* This is a copy, because the application may free `type`. */
+    /* `held` becomes a copy of the type, because the application may free
+       `type`. */
     MPI_Datatype held = type;
     if (!baton__mpi.functions || known == NULL || !is_solid(type, bytes) ||
         (!known->commutes && bytes > PART)) {

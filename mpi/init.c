@@ -87,7 +87,8 @@ static void open_all(int required)
                                       !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
     if (!baton__mpi.settings.thread) {
-        /* Peers may need this rank's answers at any time. */
+        /* Peers may need this rank's answers at any time, so from now on MPI's
+           progress drives Baton. */
         baton__mpi_drive(true);
     }
 }
@@ -100,8 +101,9 @@ static bool has(const char *variable)
 
 /* Returns true if Baton's thread will not call MPI, as far as this is known
    before MPI_Init: mpirun's variables say that all ranks are on this host, and
-   processes may read each other's memory. To test the latter, this reads
-   mpirun's memory at NULL: the error EFAULT shows that reading is permitted. */
+   processes may read each other's memory. To test the latter, this function
+   reads mpirun's memory at NULL: the error EFAULT shows that reading is
+   permitted. */
 static bool is_apart(void)
 {
     const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");

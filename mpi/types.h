@@ -22,7 +22,7 @@ bool baton__mpi_is_plain(MPI_Datatype type);
 size_t baton__mpi_type_bytes(MPI_Datatype type);
 
 /* Packs `count` elements at `memory` into `bytes`, one after another. With
-   `back`, unpacks them from `bytes` instead. Their size may exceed an int. The
-   call involves no other rank. */
+   `back`, unpacks them from `bytes` instead. The packed elements may have more
+   bytes than an int can count. The call involves no other rank. */
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
                     char *bytes, bool back);

@@ -248,9 +248,10 @@ static int vector_copy(baton__mpi_vector_t *v, size_t bytes)
     return v->copy != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* Sets up a vector: the side's own memory if that is in one piece, else a copy.
-   If the side's memory is NULL, the vector is at `empty` instead, since NULL
-   would mean in place. */
+/* Sets up a vector: the side's own memory if that is in one piece, or if the
+   collective reduces, since Baton then knows the layout of the type; else a
+   copy. If the side's memory is NULL, the vector is at `empty` instead, since
+   NULL would mean in place. */
 static int vector_init(const baton__mpi_call_t *call,
                        const baton__mpi_side_t *side, int blocks, char *empty,
                        baton__mpi_vector_t *v)
@@ -287,8 +288,8 @@ static int init_apart(const baton__mpi_call_t *call, int rank,
 
 /* Copies the type and the arrays of a side if they are used after the call has
    returned: for unpacking, or for packing at each start of a persistent call.
-   By then the program may have freed its own, as mpi4py does with arrays. The
-   type's copy is a contiguous type of one element, because MPI makes such a
+   By then the program may have freed the originals, as mpi4py does with arrays.
+   The type's copy is a contiguous type of one element, because MPI makes such a
    type without calling the program's attribute callbacks. */
 static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 {

@@ -22,7 +22,7 @@ cmake --build "$build" -j "$(nproc)" --target baton-skew >/dev/null
 set -- --bytes 64,4096,65536 --iterations 192 --plot "$plot" "$@"
 echo "baton-skew $*, on $ranks ranks"
 if ! command -v mpicc >/dev/null; then
-    # The first rank prints the table. If another one fails, it fails, too.
+    # The first rank prints the table. If another rank fails, the first rank fails, too.
     rank=$ranks
     while [ $((rank -= 1)) -gt 0 ]; do
         RANK=$rank WORLD_SIZE=$ranks "$build/microbench/baton-skew" "$@" &

@@ -6,10 +6,11 @@
 #   scripts/deps.sh --no-mpi  only to build, and no MPI
 #   scripts/deps.sh --demo    and to plot
 #   scripts/deps.sh --ci      and to lint, to build with sanitizers, and to test over
-#                             both MPIs and UCX; fails if another one is mpicc
-#                             afterwards
+#                             both MPIs and UCX; fails if mpicc is then another
+#                             MPI's
 #
-# The format is that of Debian 12's clang-format 14; Debian 13's 19 has another.
+# The source is formatted by clang-format 14, which is Debian 12's. Debian 13's
+# clang-format 19 formats it differently.
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
@@ -68,7 +69,7 @@ then
     $apt install --no-install-recommends $missing </dev/null
 fi
 
-# Debian prefers Open MPI to MPICH, unless someone has chosen.
+# Debian prefers Open MPI to MPICH, unless the administrator has chosen an MPI.
 is=$(readlink -f "$(command -v mpicc)" || true)
 if [ "${1-}" != --no-mpi ] &&
     [ "$is" != "${mpicc:-$(readlink -f "$(command -v mpicc.openmpi)")}" ]; then

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Runs the programs beside it, which need a GPU, in order, each under a time
-# limit, and says what each one proved. scripts/test_gpu.sh makes the folder
-# (--bundle), in which this script is run.sh; it only needs the NVIDIA driver.
+# Runs the programs in bin/ beside this script, which need a GPU, one after another,
+# each under a time limit, and says what each one proved. scripts/test_gpu.sh makes
+# the folder of both (--bundle), in which this script is run.sh. The programs only
+# need the NVIDIA driver.
 #
-# The outputs are kept in log/. ONLY="NAME ...": run only these. If
+# The outputs are in log/. With ONLY="NAME ..." only these programs run. If
 # compute-sanitizer is in PATH, the suites run under it as well. The exit code is
 # 1 if a suite failed, and 77 if there is no GPU.
 set -u
@@ -64,10 +65,11 @@ run_plain() {
     suite "$name" "$limit" "$proof" "$here/bin/$name"
 }
 
-# The tools follow each access: fewer rounds, and more time. The suites provoke
-# errors of the API, which are no finding. In the tools a query of a stream may
-# wait for all others, so an engine can't end what a stream waits for: programs
-# that use wait_on hang by chance.
+# The tools check each access, so the suites run fewer rounds, and get more time.
+# The suites provoke errors of CUDA's API, which must not count as findings. Under a
+# tool a query of a stream may wait for all other streams. Then an engine can't end
+# the epoch for which a stream waits. So programs that use wait_on, which sometimes
+# hang, are left out.
 run_checked() {
     case $name in
     test_* | gpu_epochs | gpu_sparse | cuda_training) return ;;

@@ -10,7 +10,7 @@ set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 cd "$(dirname "$0")/.."
 
-# What is counted together, and the most that it may be.
+# The folders that are counted together, each group with the most lines it may have.
 sums='include,lib,progress,cuda 58590
 mpi 2630
 microbench,examples 8910
@@ -22,7 +22,8 @@ folders="include lib/base lib/ops lib/sched lib/transport progress/state
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
     lib/coll/sparse cuda mpi microbench examples python tests python/tests"
 
-# Of Python: lines with a token that is neither a comment nor a docstring.
+# Counts the lines of Python that have a token which is neither a comment nor a
+# docstring.
 python_lines='
 import sys, tokenize
 lines = set()
@@ -40,9 +41,10 @@ for path in sys.stdin.read().split():
                 statement.append(token)
 print(len(lines))'
 
-# Of one or more folders: C and CUDA, as the preprocessor leaves it when it
-# removes comments and expands nothing; and Python. That of python/ leaves out its
-# tests, and the declarations, which a script makes.
+# count FOLDER ...: the lines of code of one or more folders. C and CUDA count as the
+# preprocessor leaves them when it removes comments and expands nothing. Python
+# counts without _declarations.py, which a script makes, and the folder python
+# without its tests.
 count() {
     c=$(find "$@" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) \
         -exec cat {} + |

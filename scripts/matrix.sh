@@ -93,7 +93,7 @@ find "$dir" -name '*.csv' | sort -t/ -k "$(echo "$dir/" | tr -cd / | wc -c)" \
             "medians. Blue: Baton is faster; red: MPI is; *: p90 above 3 " \
             "medians</text>\n<text class=\"on_page\" x=\"%d\" y=\"32\">%s" \
             "</text>\n", wide, wide, machine
-        # In one kind of memory: the rows do not say in which.
+        # If there is only one kind of memory, the names of rows leave it out.
         for (m in memories) kinds++
         for (p = 1; p <= panels; p++) {
             left = (p - 1) % 2 * wide

@@ -1,15 +1,16 @@
 #!/bin/bash
 # Draws the pictures of README.md and docs/ from docs/data/*.csv, which
-# scripts/tables.sh --write measures. Others: scripts/matrix.sh draws matrix.svg,
-# examples/python/own_collective.py draws chain.svg, and the data of sparse-host
-# were measured by baton-bench sparse, on another machine.
+# scripts/tables.sh --write measures. Only the data of sparse-host were measured by
+# baton-bench sparse, on another machine. Two pictures are drawn elsewhere:
+# scripts/matrix.sh draws matrix.svg, and examples/python/own_collective.py chain.svg.
 #
 #   scripts/pictures.sh [NAME ...]      all of them, if none is named
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
 
-# In a browser whose pages are dark: what gnuplot draws in black, white and grey.
+# gnuplot draws in black, white, grey and blue. Browsers with dark pages use these
+# colours instead.
 dark='<style>@media (prefers-color-scheme: dark) {
 rect[fill="#ffffff"] { fill: #0d1117 }
 [fill="black"] { fill: #e6edf3 } [color="black"] { color: #e6edf3 }
@@ -36,7 +37,7 @@ picture() {
 ${dark//$'\n'/ }" >"$root/docs/$1.svg"
 }
 
-# For pictures with bars: a bar of each system, and what a panel of them has.
+# The style of pictures with bars. Each panel has a bar for each system.
 bars='
 set style fill solid
 set boxwidth 0.8
@@ -177,7 +178,8 @@ unset multiplot
 END
 }
 
-# legend: names, in their colours, above the panels. Goes after the first of them.
+# legend: writes the words of `names`, in their colours, above all panels. The plots
+# unset these labels after the first panel, since all panels are under one legend.
 legend='
 do for [i = 1:words(names)] {
     set label i word(names, i) at screen 0.1 + 0.8 * (i - 0.5) / words(names),legend_y \

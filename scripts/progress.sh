@@ -1,8 +1,8 @@
 #!/bin/sh
-# How far a script is that runs for minutes. Scripts source it, and say
+# Shows how far a script is that runs for minutes. Scripts source this file, and call
 #
 #   so_far DONE ALL [UNIT]    prints "3 of 9 done, about 240 s left", by the time
-#                             since it was sourced
+#                             since this file was sourced
 #   show TEXT                 a line on standard error, if that is a terminal,
 #                             in place of the last one; without TEXT removes it
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac

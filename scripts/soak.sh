@@ -2,8 +2,9 @@
 # Kills ranks at random, over real MPI, until the time is up. The survivors must
 # soon get an error that names the dead rank, and shrink the group to one that
 # works. No rank may hang, results must be right, and no file or process may be
-# left behind. Prints a table of the cases that were covered, and the log of each
-# world in which there was an error. The exit code is then 1.
+# left behind. A world is one mpirun, with random ranks, work and faults. Prints a
+# table of the cases that were covered, and the log of each world in which something
+# was wrong. The exit code is then 1.
 #
 #   scripts/soak.sh [MINUTES [SEED]]     default: 30, and one from the clock
 #
@@ -17,7 +18,8 @@
 #                               with BATON_SHM=0, BATON_PEER_TIMEOUT_MS more,
 #                               which is 3000 here. Time in which this script or
 #                               a rank was ready and could not run is not counted
-#   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this one: see below
+#   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this moment, work or setting, one
+#                               of the lists `moments`, `works` and `settings` below
 set -u
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -37,8 +39,8 @@ trap 'rm -rf "$dir"' EXIT
 folders=${TMPDIR:-/tmp} # Open MPI 5 leaves some there; hosts.sh removes its own
 [ "$hosts" != 1 ] || folders=$dir
 
-# To sleep without a process: with 32768 process numbers, bash 5.2 may wait for good
-# for a short one.
+# A read of this descriptor with a time-out sleeps without a process. (If there are
+# only 32768 process numbers, bash 5.2 may wait forever for a short process.)
 exec {never}<> <(:)
 
 moments=(awake awake asleep call reduce copy commit leave stop everyone
@@ -54,14 +56,15 @@ now() {
     microseconds=${EPOCHREALTIME/[.,]/}
 }
 
-# The processes of ranks ("process"), or also what they have left ("process|child").
+# Prints the numbers of the ranks' processes ("process"), or also of the children
+# that they have started ("process|child").
 processes() {
     awk -v what="^($1)\$" '$1 ~ what { print $4 }' "$log" 2>/dev/null
 }
 
-# True once all ranks have ended or are done. (If all die mpirun may stay.) One
-# process looks at all: bash 5.2 with 32768 process numbers may wait for good for
-# one of many short ones.
+# True after all ranks have ended or are done. (If all ranks die, mpirun may go on.)
+# A single awk looks at all ranks: bash 5.2 with 32768 process numbers may wait
+# forever for one of many short processes.
 are_done() {
     awk -v ranks=$ranks -v moment="$moment" '
     $1 == "process" { process[$2] = $4; started++ }
@@ -74,9 +77,10 @@ are_done() {
     }' "$log" 2>/dev/null
 }
 
-# What Open MPI 4.1.4 does to survivors is no fault of Baton's: it ends a rank
-# that is sending to one on another host which dies (ob1 says FATAL), and loops
-# for good in the list of a socket's events.
+# Open MPI 4.1.4 has two faults, which are no faults of Baton. It ends a rank that is
+# sending to a dying rank on another host (ob1 says FATAL), which this function adds
+# to the log. And it may loop forever in the list of a socket's events
+# (loops_in_mpi).
 note_mpi() {
     local process
     while read -r process; do
@@ -96,9 +100,9 @@ loops_in_mpi() {
         stacks "$1" | grep -q evmap_io_active
 }
 
-# Waits until all ranks have died or are done, and ends the job then. It looks
-# every 20 ms, and notes when it could not. Only such looks are counted, so that
-# a machine that stands still is no fault.
+# Waits until all ranks have died or are done, and then ends the job. Looks every
+# 20 ms, and logs a pause if a look came late. The job hangs after a number of looks
+# and not after a time, so that a machine that stands still is no fault.
 watch() {
     local before looks=0
     now
@@ -122,22 +126,24 @@ watch() {
     wait $job 2>/dev/null
 }
 
-# What must be true of a log, whose lines are "WORD RANK MICROSECONDS ...".
-# Prints what is wrong, and "slowest MS".
+# Checks a log, whose lines are "WORD RANK MICROSECONDS ...". Prints all faults, and
+# "slowest NOTICE SHRINK": the longest times, in ms, from the death of a rank to an
+# error, and from an error to a shrunk group.
 check() {
     local ms=$bound late=0
     case "$hosts $setting" in
     2* | *BATON_SHM=0) ms=$((bound + BATON_PEER_TIMEOUT_MS)) late=1 ;;
     esac
-    # What a rank has sent through MPI before it leaves may be lost with it, and
-    # a partial fails with any rank: the last epochs of others may fail then.
+    # The messages that a rank has sent through MPI may be lost when the rank leaves,
+    # and a partial all-reduce fails when any rank does. So the last epochs of the
+    # other ranks may fail.
     [[ $work != *partial* ]] || late=1
     awk -v victim="$victim" -v struck="$victim" -v ranks="$ranks" \
         -v bound="$ms" -v late=$late \
         -v moment="$moment" -v stall="${SOAK_STALL_MS:-100}" '
     function fault(text) { faults[fault_count++] = text }
-    # How long a rank was kept from running between two instants: the longest time
-    # of any rank. Between two of its figures the time is taken to pass evenly.
+    # The longest time for which any rank was kept from running between two instants.
+    # Each rank logs figures of this time. Between two figures it is interpolated.
     function kept_back(from, to,   rank, i, begin, end, share, sum, most) {
         for (rank in figures) {
             sum = 0
@@ -165,15 +171,15 @@ check() {
         us -= kept_back(from, to)
         return us > 0 ? us / 1000 : 0
     }
-    # First all figures are read.
+    # The first pass over the log reads all figures.
     NR == FNR && $1 == "pause" { stop[pauses] = $3; pause[pauses++] = $4 }
     NR == FNR && $1 == "delayed" {
         at[$2, figures[$2] + 0] = $3
         delay[$2, figures[$2]++] = $4
     }
     NR == FNR { next }
-    # Of two ranks on two hosts, one whose connection is refused may live behind a
-    # firewall: the other must not go on alone.
+    # If a connection between two hosts is refused, the peer may live behind a
+    # firewall. So if there are two ranks, neither may go on alone.
     /connections to it are refused/ { unsure = 1 }
     $1 == "FAULT" && !(unsure && ranks == 2 && /: partition: /) {
         fault(substr($0, 7))
@@ -195,7 +201,7 @@ check() {
     $1 == "after" && !(moment == "leave" && $2 == struck) && ($4 > descriptors[$2] || $5 > 0) {
         fault("descriptors before: " descriptors[$2] ", after, and maps: " $0)
     }
-    # Of orders of destroying.
+    # These lines are of the moment "orders": ranks destroy objects in any order.
     $1 == "begin" { begin[$2] = $3 }
     $1 == "end" && between(begin[$2], $3) > stall {
         fault(between(begin[$2], $3) " ms: " $0)
@@ -221,8 +227,9 @@ check() {
                 } else if (ms > bound) {
                     fault("after " ms " ms: " $0)
                 }
-                # A rank that is told of a recovery first is told why by its own;
-                # who is in the first exchange of a creation knows no more.
+                # A rank that first hears of a recovery learns the cause when it
+                # recovers itself. A rank in the first exchange of a creation does
+                # not learn the cause.
                 if ($0 !~ "BATON_ERR_(TRANSPORT|FAILED): .*rank (" victim \
                           ")( \\([^)]*\\))?( is gone|, tag [0-9]+, [0-9]+ bytes: |" \
                           ", and closed its group)" &&
@@ -265,7 +272,8 @@ check() {
     }' "$log" "$log"
 }
 
-# Nothing of it may run on, or be left.
+# Checks that no process of the world runs on, and that no file of it is left in
+# /dev/shm.
 check_rest() {
     local tries=200 left
     while [ $((tries -= 1)) -gt 0 ]; do
@@ -282,7 +290,7 @@ check_rest() {
     echo "FAULT left: $left"
 }
 
-# One world: prints nothing if all is well.
+# Runs one world. Prints nothing if there was no fault.
 world() {
     RANDOM=$((seed % 32768))
     local i
@@ -302,7 +310,7 @@ world() {
     orders) epoch=$((hosts == 1 ? 20 : 8)) work=partial child=0 ;;
     esac
     work=${SOAK_WORK:-$work}
-    case "$moment $work" in # other work has no such moment
+    case "$moment $work" in # these moments exist only in these kinds of work
     call\ dense* | reduce\ dense* | copy\ dense* | orders\ partial*) ;;
     call* | reduce* | copy* | orders*) moment=awake ;;
     esac
@@ -335,7 +343,7 @@ world() {
     return 1
 }
 
-# Runs worlds for so many seconds.
+# run_for SECONDS: runs worlds until this time has passed.
 run_for() {
     local wrong=0 end begin ran=0
     now

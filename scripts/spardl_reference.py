@@ -53,7 +53,7 @@ def load(directory):
 
 
 def reference(asked):
-    """What each rank does: prints the median in ms, on rank 0."""
+    """Runs on each rank of the authors' program. Prints the median in ms on rank 0."""
     import queue
     import threading
     from mpi4py import MPI

@@ -29,10 +29,10 @@ if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 
-# ---- what the tables share -------------------------------------------------
+# ---- functions for all tables ----------------------------------------------
 
-# For awk: the fields of a CSV file by name, and a format filled with some of
-# them. Of %n three digits count.
+# Functions for awk. `at` has the number of a CSV file's field by the field's name.
+# fill() fills a format with fields; %n stands for three significant digits.
 fields='
     FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     function number(x) { return x < 1000 ? sprintf("%.3g", x) : sprintf("%.0f", x) }
@@ -49,7 +49,7 @@ fields='
         return format
     }'
 
-# rows FILE FORMAT FIELD ...: a row of Markdown for each of the file.
+# rows FILE FORMAT FIELD ...: a row of Markdown for each row of the file.
 rows() {
     awk -F, -v format="$2" -v names="${*:3}" \
         "$fields"' { print fill(format, names) }' "$1"
@@ -79,7 +79,8 @@ grid() {
         }' "$1"
 }
 
-# joined NAME FILE ... : CSV files with a first field NAME, from VALUE=FILE.
+# joined NAME VALUE=FILE ...: joins CSV files. Each row gets a first field, NAME, which
+# has the VALUE of the row's file.
 joined() {
     local name=$1 pair
     shift
@@ -89,8 +90,8 @@ joined() {
     done
 }
 
-# keep PICTURE FILE FIELD ...: with --write, what a picture of the documentation is
-# drawn from, and the picture.
+# keep PICTURE FILE FIELD ...: with --write, writes the data from which a picture of
+# the documentation is drawn, and draws the picture.
 keep() {
     [ "$write" ] || return 0
     awk -F, -v OFS=, -v names="${*:3}" '
@@ -318,7 +319,7 @@ sparse_links() {
 
 # ---- from Python: docs/torch.md, docs/python.md ------------------------------
 
-# python RANKS FILE OPTION ...: runs a program of the source tree on so many ranks.
+# python RANKS FILE OPTION ...: runs a program of the source tree on RANKS ranks.
 python() {
     BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python OMP_NUM_THREADS=1 \
         mpirun -np "$1" --oversubscribe --bind-to none \
@@ -375,8 +376,9 @@ beside() {
     command="mpirun -np RANKS python3 scripts/beside.py $1"
 }
 
-# over POINT UNIT: how many times as fast Baton is, by ranks; in parentheses the
-# times: the other one's, and Baton's.
+# over POINT UNIT: a table of how many times as fast as the other system Baton is, with
+# a column for each number of ranks. In parentheses are the other system's time and
+# Baton's, divided by UNIT.
 over() {
     awk -F, -v scale="$2" -v OFS=, '
         NR == 1 { print $1, $2, "times", "other", "baton"; next }
@@ -465,8 +467,9 @@ bench() {
     cat "$work/csv" >>"$work/$1"
 }
 
-# against FILE ROW: how many times as fast as MPI, out of place; in place. There
-# is a row for each value of the awk expression ROW, a column for each size.
+# against FILE ROW: a table of how many times as fast as MPI Baton is: out of place,
+# and in place. It has a row for each value of the awk expression ROW, and a column
+# for each size.
 against() {
     awk -F, '
         $1 == "collective" { for (i = 1; i <= NF; i++) at[$i] = i; next }
@@ -609,8 +612,9 @@ calls() {
     done
 }
 
-# in_turn ROW COLUMN: a table of what calls() has measured, with a row and two columns
-# for each value of these expressions of awk: the medians of the turns.
+# in_turn ROW COLUMN: a table of the times that calls() has measured, as medians over
+# the turns. It has a row for each value of the awk expression ROW, and two columns
+# for each value of COLUMN.
 in_turn() {
     awk -F, '
         function size(bytes) {
@@ -693,8 +697,8 @@ mpi_left() {
         : "the next ones"' '$1 " ranks"'
 }
 
-# The example of PETSc, of Debian's packages petsc-dev and libpetsc3.*-dev-examples:
-# the time of an iteration.
+# The time of an iteration of PETSc's example, which is in Debian's packages petsc-dev
+# and libpetsc3.*-dev-examples.
 mpi_petsc() {
     local solver turn system run source
     command='mpirun -np 2 ex2 -m 100 -n 100 -ksp_type SOLVER'
@@ -748,7 +752,7 @@ sparse_paper() {
         }' "$work/all"
 }
 
-# ---- what README.md has of docs/measurements.md ----------------------------------
+# ---- rows of docs/measurements.md in README.md -----------------------------------
 
 # Measures nothing: the rows are from the tables of that page.
 measured() {
@@ -814,10 +818,10 @@ torchs_own() {
             BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python \
                 mpirun -np 3 --oversubscribe --bind-to none "$python" \
                 "$root/python/tests/torchs_own.py" --ends "$work/ends" \
-                >"$work/log" 2>/dev/null || true # which complains of every end
+                >"$work/log" 2>/dev/null || true # mpirun complains of how ranks end
             grep '^| ' "$work/log"
         do
-            # A rank has hung in gloo: the next job goes on after that test.
+            # If a rank has hung in gloo, the next job goes on after the test that hung.
             [ -s "$work/ends" ] && ! cmp -s "$work/ends" "$work/before" || return 1
             cp "$work/ends" "$work/before"
         done
@@ -826,10 +830,11 @@ torchs_own() {
 
 # ---- one after another -------------------------------------------------------
 
-# Prints a table with what it is of.
+# Prints a table, and above it the command, the version, the machine and the CPU
+# steal.
 describe() {
     local before after
-    rm -f "$work"/{skew,bench,calls,rows,torch,python} # to which rows are added
+    rm -f "$work"/{skew,bench,calls,rows,torch,python} # tables add rows to these files
     before=$(stolen)
     "$1" >"$work/table"
     [ "$command" ] || { cat "$work/table"; return; }

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes a wheel of the Python package that has libbaton, libevent and hwloc inside,
 # without MPI and CUDA: for machines on which nothing of Baton is installed, and
-# jobs that torchrun starts. It runs where glibc is at least as new as here. UCX,
-# for jobs on several hosts, is that of the machine where it runs; libucx-dev must
-# be here.
+# jobs that torchrun starts. The wheel runs where glibc is at least as new as here.
+# For jobs on several hosts it loads the UCX of the machine where it runs; libucx-dev
+# must be installed here.
 #
 #   scripts/wheel.sh [FOLDER]     default: build-wheel; the wheel is in FOLDER/dist
 #

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Checks that every public header compiles alone, and when it is included twice,
-# as C11 and as C++17, and so does each initialiser. Also that parsers of C that
+# Checks that every public header compiles as C11 and as C++17, alone and when it is
+# included twice, and that each initialiser does. Also checks that parsers of C that
 # are not compilers accept the headers.
 #
-#   check_headers.sh ROOT CC CXX [flag of mpi.h ...]    without: not mpi.h
+#   check_headers.sh ROOT CC CXX [flag of mpi.h ...]
+#
+# Without flags baton/mpi.h is not checked.
 set -eu
 root=$1 cc=$2 cxx=$3
 shift 3
@@ -71,7 +73,7 @@ for name in ffi.list_types()[0]:
     rm -r "$fake"
 fi
 
-# A newcomer reads baton.h from top to bottom.
+# A newcomer reads baton.h from top to bottom, so it must stay short.
 lines=$(cat "$root"/include/baton/baton.h "$root"/include/baton/types.h | wc -l)
 if [ "$lines" -gt 620 ]; then
     echo "baton.h and types.h have $lines lines together; at most 620 are allowed"

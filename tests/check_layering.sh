@@ -1,8 +1,9 @@
 #!/bin/sh
-# The layers of lib/README.md: a folder includes, calls and declares only what is
-# in it or below it. The folders of lib/coll have such a ladder of their own, and
-# so have those of progress. Each foreign header has one home, and neither files nor
-# folders call or include each other in a circle.
+# Checks the layers of lib/README.md: a folder includes, calls and declares only
+# things of its own and of the folders below it. The folders of lib/coll have an
+# order of their own, and so have those of progress. The header of a foreign library
+# is included only in the files that may use it. Neither files nor folders call or
+# include each other in a circle.
 #
 #   check_layering.sh ROOT OBJECT... [-- OBJECT...]...
 #                              checks a tree, the objects of libbaton, and those
@@ -11,9 +12,10 @@
 #                              time; fails unless each is found
 set -eu
 
-# What a layer may use besides itself and <baton/...>. A collective with a life
-# of its own allocates and reports as the rest does; of the engine it sees what
-# its users see. A transport makes groups as one of an application does. So are cuda/ and mpi/, libraries of their own: they see public headers.
+# The layers that each layer may use, besides itself and <baton/...>. coll may use
+# base, to allocate memory and report errors, but sees only the public headers of the
+# engine. A transport makes groups by a public header, as a transport of an application
+# would. cuda/ and mpi/ are libraries of their own, so they see only public headers.
 layers='
     below["base"] = below["include"] = below["cuda"] = " "
     below["mpi"] = " "
@@ -25,9 +27,8 @@ layers='
     below["examples"] = below["microbench"] = " "
 '
 
-# What each folder of lib/coll may use of the others there, each folder of
-# lib/coll/sparse of the others there, and each folder of progress of the others
-# there. A folder that is not listed may use none.
+# The folders that each folder of lib/coll, lib/coll/sparse or progress may use there.
+# A folder that is not listed may use none of the others.
 ladder='
     below["dense"] = " kit "
     below["tune"] = below["partial"] = " kit dense "
@@ -49,8 +50,8 @@ symbols() {
 
 # The symbols that objects use, and the objects that define them. A file that
 # must not include a layer must not call it either. Public functions may be
-# called from coll, whose builders use nothing else, from transports, and from
-# the layers above. And a header declares only functions of its own layer.
+# called from coll, whose builders call no other functions, from transports, and
+# from the layers above. A header declares only functions of its own layer.
 calls() (
     cd "$1"
     shift
@@ -250,8 +251,8 @@ check() (
         print file ":" line ": includes " header ": " why
         failed = 1
     }
-    # Each home is a pattern of paths. "" means that the header is not
-    # restricted.
+    # Returns a pattern of the paths of files that may include the header. "" means
+    # that all files may.
     function home(header) {
         if (header == "mpi.h" || header == "baton/mpi.h")
             return "^(lib/transport/mpi/([a-z]+_mpi[.]c|over_mpi[.]h)$|" \

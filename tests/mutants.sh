@@ -34,7 +34,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 # ---- one test ------------------------------------------------------------
 
-spec_of() { # of a record
+spec_of() { # prints the test that a record names
     sed -n '2s/.*, caught by //p' "$1"
 }
 

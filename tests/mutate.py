@@ -1,31 +1,34 @@
 #!/usr/bin/env python3
-"""Whether the tests would notice a random mistake.
+"""Measures whether the tests would notice a random mistake.
 
 Each mutant has one random change in one statement of a file of the library: a
 comparison that is reversed, a boundary moved by one, another constant, a statement
-dropped, two stores swapped, a flag or a condition dropped, an error swallowed. The
-tests that run its line must notice: one must fail, crash or hang. The cheapest and most
-specific runs first, and the first that fails ends the trial. (Tables are left alone.)
+dropped, two stores swapped, a flag or a condition dropped, an error swallowed. One of
+the tests that run the changed line must fail, crash or hang. The cheapest and most
+specific tests run first, and the first that fails ends the trial. (Tables of constants
+are not changed.)
 
     tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--part P] [-j JOBS]
                     [--minutes M] [--again] [--longest S] [--least PERCENT]
 
-The tests are those labelled unit and sim, the MPI tests on 3 ranks, or whose names have
-no number of ranks, and those on 3 ranks of emulated hosts, if this user may have these.
-(Those that kill ranks leave no counters.) FOLDER may be that of mutants.sh, whose way to
-build this script shares: the library and the tests are built once, and a mutant is its
-one file, linked ahead of the library. gcov tells which lines each test runs; it is asked
-once, until the test is built anew.
+The tests are those labelled unit and sim, the MPI tests on 3 ranks or without a number of
+ranks in their names, and the tests on 3 ranks of emulated hosts, if this user may make
+these. (Tests that kill ranks are left out, since killed ranks write no counters for
+gcov.) FOLDER may be the one of mutants.sh, which builds in the same way: the library and
+the tests are built once. For a mutant, one file is compiled, and linked ahead of the
+library. gcov says which lines each test runs; this is measured again when the test is
+built anew.
 
-FOLDER keeps all results. A call that --minutes ends is continued by the next one, and
-a mutant that was found is not tried again. --again tries those that survived with the
-tests that were built since. --longest leaves out tests that take longer than S seconds.
+FOLDER keeps all results. If --minutes ends a call, the next call continues it. A mutant
+that was found is not tried again. --again tries the survivors with the tests that were
+built since. --longest leaves out tests that take longer than S seconds.
 
 A mutant doesn't count if it doesn't compile, or if its object code is that of the
-original. One that can't be noticed, because it computes the same, is described in
+original. A mutant that can't be noticed, because it computes the same, is described in
 equivalents.txt, beside this script. The table says for each part of the library (such as
-lib/sched) how many mutants were tried, found, equivalent, and survived. With --least the
-script fails if fewer than that share of those that aren't equivalent were found.
+lib/sched) how many mutants were tried, found and equivalent, and how many survived. With
+--least the script fails if less than this share of the mutants was found. Equivalent
+mutants do not count for the share.
 """
 import argparse
 import collections
@@ -55,17 +58,17 @@ void _exit(int code) { __gcov_dump(); for (;;) syscall(231, code); }"""
 
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
          "stderr": subprocess.DEVNULL}
-COVERAGE = ("--coverage", "-O0")  # optimised, lines have no counter
+COVERAGE = ("--coverage", "-O0")  # in optimised code some lines have no counter
 
 
 def output_of(folder, *command):
-    """What a command prints."""
+    """Runs a command, and returns the text that it prints."""
     return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=True,
                           text=True).stdout
 
 
 def bytes_of(files):
-    """What they contain."""
+    """Returns the contents of the files."""
     return [pathlib.Path(file).read_bytes() for file in files]
 
 
@@ -77,12 +80,13 @@ def fresh(folder):
 
 # ---- the changes -------------------------------------------------------------
 
-# `first` and `last` are the lines of the statement; `new` replaces begin to end.
+# A change. `first` and `last` are the first and the last line of the statement. The text
+# `new` replaces the characters from `begin` to `end`.
 Site = collections.namedtuple("Site", "path line first last kind begin end new")
 NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">": "<=", "<=": ">", ">=": "<",
            "&&": "||", "||": "&&"}
 MOVED = {"<": "<=", ">": ">=", "<=": "<", ">=": ">"}
-# What is replaced wherever it stands in a statement, by nothing.
+# Patterns whose matches in a statement are deleted.
 DELETED = (("comparison", r"(?<=[( ])!(?=[\w(])"), ("boundary", r" [-+] 1(?![\w.])"),
            ("flag", r" \| [A-Z]\w+(\(\w+\))?"),
            ("flag", r"(?<=[=(] )?\b[A-Z]\w+(\(\w+\))? \| "))
@@ -90,7 +94,7 @@ SWALLOWED = r"return (baton__error|-1;|NULL;|false;|\w*status\w*;)|goto \w+;"
 
 
 def masked(text):
-    """The text with blanks for comments, strings, directives and assertions."""
+    """Returns the text with blanks for comments, strings, directives and assertions."""
     pattern = (r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
                r"|^#(?:\\\n|[^\n])*|\b(?:static_)?assert\([^;]*;")
     return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), text,
@@ -98,7 +102,7 @@ def masked(text):
 
 
 def closing(text, at):
-    """Where the parenthesis or brace that opens there is closed."""
+    """Returns where the parenthesis or brace that opens at `at` is closed."""
     depth = 0
     for i in range(at, len(text)):
         depth += (text[i] in "({[") - (text[i] in ")}]")
@@ -108,7 +112,7 @@ def closing(text, at):
 
 
 def statements(text, begin, end):
-    """The parts of a function's body that end in a semicolon or a brace."""
+    """Yields the parts of a function's body that end in a semicolon or a brace."""
     depth = 0
     for i in range(begin, end):
         depth += (text[i] in "([") - (text[i] in ")]")
@@ -120,7 +124,7 @@ def statements(text, begin, end):
 
 
 def droppable(statement):
-    """Whether it is a call or an assignment, and no declaration."""
+    """Returns whether the statement is a call or an assignment, and no declaration."""
     name = r"(\(void\)!?)?[*(]*[A-Za-z_][\w.)\[\]]*(->[\w.\[\]]+)*"
     if re.match(r"(return|goto|if|while|for|switch|do|else|typedef)\b", statement):
         return False
@@ -131,18 +135,19 @@ def droppable(statement):
 
 
 def words(statement):
-    """Its names and numbers."""
+    """Returns the names and numbers in the statement."""
     return re.findall(r"\w+", statement)
 
 
 def written(statement):
-    """What an assignment changes (its variable or field), or what a call may change."""
+    """Returns the name of the variable or field that an assignment changes. Returns all names
+    in a call, since a call may change any of them."""
     left = re.match(r"[^=]*?(?=(\[[^=]*\])? (<<|>>|[-+*/|&^%])?=(?!=)|(\+\+|--);)", statement)
     return set(words(left[0])[-1:] if left else words(statement))
 
 
 def sites_of_statement(text, begin, end, of_status):
-    """The changes of a statement: kind, begin, end, and what comes instead."""
+    """Yields the changes of a statement: kind, begin, end, and the new text."""
     statement = text[begin:end]
     for match in re.finditer(r" (==|!=|<=|>=|<|>|&&|\|\|)(?=\s)", statement):
         sign, at, stop = match[1], begin + match.start(1), begin + match.end()
@@ -161,7 +166,7 @@ def sites_of_statement(text, begin, end, of_status):
     for match in re.finditer(r"(?<![\w.])\d+(?=[uUlL]*(?![\w.]))|\b(true|false)\b",
                              statement):
         if size and match.start() < size.end():
-            continue  # an array may be larger
+            continue  # a larger array changes nothing
         other = {"true": "false", "false": "true", "1": "0"}.get(match[0])
         yield ("constant", begin + match.start(), begin + match.end(),
                other or str(int(match[0]) + 1))
@@ -177,16 +182,17 @@ def sites_of_statement(text, begin, end, of_status):
 
 
 def sites_of_function(text, begin, end, of_status):
-    """The changes of a function, with the begin and the end of their statement."""
+    """Yields the changes of a function, with the begin and the end of their statement."""
     before = None
     for first, last in statements(text, begin, end):
         jump = before and re.match("break|continue", text[first:last])
         for each in sites_of_statement(text, first, last, of_status):
-            # (gcov counts no jump, but what is before it.)
+            # (gcov does not count a jump, but counts the statement before it.)
             yield *each, before[0] if jump else first, last
         one, two = text[slice(*before)] if before else "", text[first:last]
         if before and droppable(one) and droppable(two):
-            # What has nothing to do with each other may be swapped.
+            # Statements that do not depend on each other are not swapped: that changes
+            # nothing.
             if "atomic_" in one + two or written(one).intersection(words(two)) or \
                     written(two).intersection(words(one)):
                 yield "swapped", before[0], last, None, before[0], last
@@ -194,7 +200,8 @@ def sites_of_function(text, begin, end, of_status):
 
 
 def sites_of_file(root, path):
-    """All changes of a file. None moves a line, as assertions print theirs."""
+    """Returns all changes of a file. Each keeps the numbers of all lines, since failed
+    assertions print them."""
     whole, found = (root / path).read_text(), []
     text = masked(whole)
     for body in re.finditer(r"^((?:[\w ][^\n]*\n)+)\{\n.*?^\}", text, re.S | re.M):
@@ -212,13 +219,13 @@ def sites_of_file(root, path):
 
 
 def planted(root, site):
-    """The file with the change."""
+    """Returns the text of the file with the change."""
     whole = (root / site.path).read_text()
     return whole[:site.begin] + site.new + whole[site.end:]
 
 
 def change_of(root, site):
-    """The lines that go, and those that come instead, without indentation."""
+    """Returns the old lines and the new lines of a change, without indentation."""
     pair = (root / site.path).read_text().split("\n"), planted(root, site).split("\n")
     differ = [i for i, (old, new) in enumerate(zip(*pair)) if old != new]
     return tuple(tuple(line.strip() for line in lines[differ[0]:differ[-1] + 1]
@@ -226,7 +233,7 @@ def change_of(root, site):
 
 
 def equivalents(path):
-    """The changes of equivalents.txt, each with its file."""
+    """Yields the changes in equivalents.txt, each with its file."""
     for record in re.split(r"\n\s*\n", path.read_text()):
         yield (re.sub("(?m)^#.*\n", "", record).split(": ")[0],
                *(tuple(row[1:].strip() for row in record.split("\n")
@@ -236,12 +243,12 @@ def equivalents(path):
 # ---- building ----------------------------------------------------------------
 
 def flat(path):
-    """The name of a file as that of one folder."""
+    """Returns the path of a file as a name without slashes."""
     return str(path).replace("/", "+")
 
 
 class Build:
-    """The library and the tests as they are, and how one file of them is replaced."""
+    """The library and the tests without changes, and the way to replace one file."""
 
     def __init__(self, root, folder, jobs):
         self.root, self.folder, self.build = root, folder, folder / "build"
@@ -255,8 +262,8 @@ class Build:
             words = shlex.split(entry["command"])  # ends in -o OBJECT -c SOURCE
             self.commands[os.path.relpath(words[-1], root)].append(
                 (words[:-4] + ["-fno-lto"], words[-3]))
-        # A test that includes files of the library is compiled in their place. Tests
-        # also fail if they leak memory, but for those that count allocations.
+        # If a test includes files of the library, the test is compiled anew when one of them
+        # changes. Tests also fail if they leak memory, except tests that count allocations.
         self.counting = set()
         for path in list(self.commands):
             text = (root / path).read_text()
@@ -274,8 +281,8 @@ class Build:
         return sorted(path for path in self.commands if path.startswith(part + "/"))
 
     def compile(self, source, folder, *flags, at=None):
-        """Compiles a file once for each of its objects (kernels have several). Returns
-        the objects, or nothing if it fails. Assertions count, as for sanitizers."""
+        """Compiles a file once for each of its objects (kernels have several). Returns the
+        objects, or an empty list after a failure. Assertions are on, as with sanitizers."""
         objects = []
         for i, (command, _) in enumerate(self.commands[source]):
             objects.append(f"{folder / flat(source)}.{i}.o")
@@ -288,15 +295,16 @@ class Build:
 
     @functools.cache
     def link_words(self, program):
-        """The command that links a program, for the build folder."""
+        """Returns the words of the command that links a program in the build folder."""
         lines = output_of(self.build, "ninja", "-t", "commands", "tests/" + program)
         words = shlex.split(lines.strip().split("\n")[-1])
-        at = words.index("-o")  # between ": &&" and "&& :"
+        at = words.index("-o")  # the command is between ": &&" and "&& :"
         return words[2:at] + words[at + 2:-2]
 
     def link(self, program, folder, objects, *flags):
-        """Links a program with objects of the library ahead of it. A program of dropin/
-        has all objects of libbaton_mpi, in front of MPI; others have none."""
+        """Links a program with objects ahead of the library, which replace the library's own.
+        A program of dropin/ gets all objects of libbaton_mpi in front of MPI; other programs
+        get none of these."""
         source, files = self.includes.get(program, ("", ()))
         given = {os.path.basename(path)[:-4]: path for path in objects}
         if given.keys() & files:
@@ -313,7 +321,7 @@ class Build:
             elif re.match(r"libbaton\.(so|a)", word):
                 words += self.library
             elif re.match(r"libbaton_mpi_group\.so", word):
-                pass  # libbaton.a has its objects
+                pass  # libbaton.a has the objects of this library
             elif not source or not word.endswith(os.path.basename(source) + ".o"):
                 words.append(word)
         objects = [path for path in objects if in_front == (
@@ -328,7 +336,7 @@ class Build:
 # ---- tests -------------------------------------------------------------------
 
 class Test:
-    """An entry of ctest, whose program may be another one."""
+    """An entry of ctest. It can run with another program in place of its own."""
 
     def __init__(self, entry, build):
         properties = {each["name"]: each["value"] for each in entry["properties"]}
@@ -343,7 +351,7 @@ class Test:
             not re.search(r"[.]np(?!3$)|kill|survivors|hosts(?!.*[.]np3$)", self.name)
 
     def run(self, program, folder, patience, **environment):
-        """Whether it passes, without taking longer than the patience allows."""
+        """Runs the test. Returns whether it passes within `patience` seconds."""
         fresh(folder / "tmp")
         said = folder / "said"
         process = subprocess.Popen(
@@ -356,10 +364,10 @@ class Test:
         try:
             passed = process.wait(patience) == 0
         except subprocess.TimeoutExpired:
-            process.terminate()  # mpirun ends its ranks then
+            process.terminate()  # this makes mpirun end its ranks
             time.sleep(1)
         for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-            try:  # to end what it has left behind
+            try:  # to end processes that the test has left behind
                 if int(stat.read_text().rsplit(")", 1)[1].split()[3]) == process.pid:
                     os.kill(int(stat.parent.name), 9)
             except OSError:
@@ -369,7 +377,7 @@ class Test:
                                     re.S) is not None
 
     def measure(self, build, objects, longest):
-        """Finds out how long it takes and which lines it runs; returns whether it
+        """Measures how long the test takes, and which lines it runs. Returns whether it
         passes."""
         kept = build.folder / "coverage" / (self.name + ".json")
         if not kept.exists() or kept.stat().st_mtime < os.stat(self.built).st_mtime:
@@ -391,7 +399,8 @@ class Test:
 
 
 def lines_run(build, work):
-    """What gcov says of the counters that a test has left in a folder."""
+    """Returns the lines that a test has run, by file. gcov reads them from the counters that
+    the test has left in the folder."""
     data = sorted(path.name for path in work.glob("*.gcda"))
     for note in (build.folder / "coverage").glob("*.gcno"):
         if not (work / note.name).exists():
@@ -441,13 +450,13 @@ class Campaign:
         return time.monotonic() < self.deadline
 
     def all_of(self, work, things):
-        """Calls a function for each thing, some side by side. The results, each None
-        that there was no time for."""
+        """Calls a function for each thing, on several threads. Returns the results. The result
+        is None for things for which there was no time."""
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(lambda it: work(it) if self.in_time() else None, things))
 
     def cover(self):
-        """Learns of each test what it runs, from a library that counts lines."""
+        """Measures which lines each test runs, with a library that counts them."""
         folder, build = self.folder / "coverage", self.build
         sources, last = sum(map(build.sources, PARTS), []), folder / "exit.o"
         newest = max(path.stat().st_mtime for part in PARTS
@@ -470,8 +479,8 @@ class Campaign:
               *[test.name for test, good in zip(tests, passed) if not good])
 
     def running(self, site):
-        """The tests that run a line of the statement: first those that take little
-        time and run little but its file."""
+        """Returns the tests that run a line of the statement. Tests come first that are quick,
+        and run few lines of other files."""
         lines = range(site.first, site.last + 1)
         tests = [test for test in self.tests
                  if not set(lines).isdisjoint(test.lines.get(site.path, ()))]
@@ -479,8 +488,8 @@ class Campaign:
                       len(test.lines[site.path]))
 
     def attempt(self, site):
-        """Tries one mutant. Returns its outcome: found, survived, equivalent, same if it
-        doesn't count, or None if there was no time."""
+        """Tries one mutant. Returns its outcome: "found", "survived", "equivalent", "same" if
+        the mutant doesn't count, or None if there was no time."""
         change = change_of(self.root, site)
         key = f"{site.path}:{site.line}: {site.kind}: {change}"
         if (site.path, *change) in self.known:
@@ -515,7 +524,7 @@ class Campaign:
         return self.note(key, "survived")
 
     def order(self, part, seed):
-        """The changes of a part, one for each line, in the order of a seed."""
+        """Yields the changes of a part, one for each line, in an order that the seed gives."""
         order, places = random.Random(f"{seed} {part}"), collections.defaultdict(list)
         for path in self.build.sources(part):
             for site in sites_of_file(self.root, path):
@@ -525,7 +534,7 @@ class Campaign:
             yield order.choice([site for site in places[place] if site.kind == kind])
 
     def trials(self, seed, counts):
-        """The first mutants of each part that count, and their outcomes."""
+        """Tries mutants. Returns the first ones of each part that count, with outcomes."""
         orders = {part: self.order(part, seed) for part in counts}
         tried = {part: [] for part in counts}
         some = True
@@ -540,7 +549,8 @@ class Campaign:
 
 
 def report(campaign, outcomes):
-    """Prints the survivors and the table; returns the share that was found."""
+    """Prints the survivors and the table. Returns the percentage of mutants that were found,
+    and the number of mutants that were tried."""
     for site in [site for pairs in outcomes.values() for site, outcome in pairs
                  if outcome == "survived"]:
         tests = [test.name for test in campaign.running(site)]
@@ -572,7 +582,7 @@ def main():
             ("--longest", {**number, "default": 100})):
         parser.add_argument(name, **settings)
     options = parser.parse_args()
-    # A mutant may take all memory: the kernel shall end it before others.
+    # A mutant may take all memory. Then the kernel ends it before other processes.
     pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
     campaign = Campaign(options)
     parts = [options.part] if options.part else list(PARTS)

@@ -1,5 +1,6 @@
-/* Preloaded, paces what each TCP connection sends to 1 Gbit/s: for measurements
-   between emulated hosts on kernels without a queueing discipline (tc). */
+/* A library to preload: it limits each TCP connection to 1 Gbit/s. It serves
+   for measurements between emulated hosts on kernels without a queueing
+   discipline (tc). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/socket.h>
@@ -10,7 +11,7 @@ typedef int (*socket_t)(int, int, int);
 static int pace(int descriptor)
 {
     unsigned bytes_per_s = 125000000;
-    /* Sockets other than TCP's refuse this, and are not to be paced. */
+    /* Only TCP's sockets take this option; the others need no limit. */
     (void)setsockopt(descriptor, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s,
                      sizeof(bytes_per_s));
     return descriptor;

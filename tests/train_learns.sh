@@ -8,7 +8,7 @@ train=$1
 shift
 mpirun=$*
 
-# Runs with so many ranks.
+# try RANKS OPTION...: trains on RANKS ranks.
 try() {
     ranks=$1
     shift

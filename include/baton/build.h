@@ -7,9 +7,9 @@
                              |                  v
                              +-- recover ---- failed
 
-   Adders return ids and never fail: the first error sticks to the schedule, and
-   commit reports it with the node's name. So a builder reads like a picture of
-   its DAG:
+   Adders, the functions baton_add_*, return ids and never fail: the first error
+   sticks to the schedule, and commit reports it with the node's name. So a
+   builder reads like a picture of its DAG:
 
        recv#0 --+
                 +--> reduce#2 --> send#3
@@ -73,20 +73,20 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
 
 /* Validates the schedule and allocates all that its epochs need; an epoch
    allocates nothing. Commit does not wait for other ranks: a message to a rank
-   that has not committed the schedule yet is held back until it has. If two
-   ranks have committed different numbers or sizes of messages for each other,
-   the schedule fails with BATON_ERR_MISMATCH on both when one of them begins an
-   epoch. A schedule that never runs costs no message.
+   that has not committed the schedule yet is held back until that rank has. If
+   two ranks have committed different numbers or sizes of messages for each
+   other, the schedule fails with BATON_ERR_MISMATCH on both when one of them
+   begins an epoch. A schedule that never runs costs no message.
 
    Commit checks ids and ranges, cycles, needs that can't be met, message sizes
-   that the transport can't carry, and hazards. A hazard is two nodes whose
-   views overlap, one of them writing, neither of which happens before the other
-   by this rank's own dependencies (an order by way of other ranks does not
-   count). With BATON_VERIFY=1, set on all ranks when the group is created,
-   commit is collective: rank 0 gets all graphs, compares every send with its
-   receive, and simulates an epoch that all ranks start, in which no message is
-   buffered and every call node succeeds. Then all ranks commit, or all fail for
-   the same reason.
+   that the transport can't carry, and hazards. A hazard is a pair of nodes that
+   this rank's own dependencies do not order, although their views overlap and
+   one of the nodes writes. (An order by way of other ranks does not count.)
+   With BATON_VERIFY=1, set on all ranks when the group is created, commit is
+   collective: rank 0 gets all graphs, compares every send with its receive, and
+   simulates an epoch that all ranks start, in which no message is buffered and
+   every call node succeeds. Then all ranks commit, or all fail for the same
+   reason.
 
    On an error the schedule and the group are as before, and
    baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE, _HAZARD,
@@ -98,7 +98,8 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 /* The schedule's group; NULL for NULL. */
 baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
-/* The numbers of ranks, P, and of hosts that these ranks are on. */
+/* baton_schedule_size returns the number of ranks, P, and baton_schedule_hosts
+   the number of hosts that these ranks are on. */
 int baton_schedule_size(const baton_schedule_t *schedule);
 int baton_schedule_hosts(const baton_schedule_t *schedule);
 /* host_of returns a rank's host, counted from 0 in the order of the hosts'
@@ -112,16 +113,16 @@ int baton_schedule_host_block(const baton_schedule_t *schedule);
 int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
-/* Draws the schedule: writes a file in the language of graphviz, of which
-   `dot -Tsvg path` makes a picture. Each node is a line with its name, its peer
-   and the bytes of each of its views; each edge is another. An edge into a node
-   that needs only some of its edges is dashed, with the label "k of n".
-   Optional nodes are gray. The schedule may be unfinished, be committed or not,
-   and may have an error, but no epoch may run meanwhile. The thread that builds
-   or starts the schedule calls this. An existing file is overwritten, so ranks
-   need paths of their own. BATON_ERR_INVALID: a pointer is NULL, or the
-   schedule is destroyed. BATON_ERR_NO_MEMORY. BATON_ERR_SYSTEM: the file can't
-   be opened or written. */
+/* Draws the schedule: writes a file in the language of graphviz, from which
+   `dot -Tsvg path` makes a picture. The file has a line for each node, with its
+   name, its peer and the bytes of each of its views, and a line for each edge.
+   An edge into a node that needs only some of its edges is dashed, with the
+   label "k of n". Optional nodes are gray. The schedule may be unfinished, be
+   committed or not, and may have an error, but no epoch may run during the
+   call. The thread that builds or starts the schedule calls this. An existing
+   file is overwritten, so ranks need paths of their own. BATON_ERR_INVALID: a
+   pointer is NULL, or the schedule is destroyed. BATON_ERR_NO_MEMORY.
+   BATON_ERR_SYSTEM: the file can't be opened or written. */
 BATON_CHECKED baton_status_t
 baton_schedule_write_dot(const baton_schedule_t *schedule, const char *path);
 
@@ -144,7 +145,7 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
 
 /* Makes a buffer of `bytes` bytes of the user's memory, which must stay valid
    while an epoch runs. `memory` may be NULL if other memory is bound before the
-   first start. No node may write a buffer of bind_input. */
+   first start. No node may write a buffer that baton_buffer_bind_input made. */
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
                                  size_t bytes);
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
@@ -179,8 +180,9 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
    baton.h: binds other vectors of the same sizes. `source` must be NULL if the
    collective was created in place or this rank has no source, and must not be
    NULL otherwise: BATON_ERR_INVALID. `target` is ignored on ranks without one.
-   In general, `source` is bound to the first buffer of bind_input, and `target`
-   to the first one of bind. */
+   In any schedule, `source` is bound to the first buffer that
+   baton_buffer_bind_input made, and `target` to the first one that
+   baton_buffer_bind made. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
@@ -202,7 +204,7 @@ const void *baton_view_address(const baton_schedule_t *schedule,
    builder may copy such a view into scratch itself. */
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
 
-/* Makes a view of these fields. */
+/* Returns a view with these fields. */
 baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes);
 
 /* ---- nodes ------------------------------------------------------------ */
@@ -216,8 +218,9 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
 /* Returns the reduction that computes the final value of an element in a
-   BATON_AVG (see BATON_OP_LIST below). It lives as long as the schedule. NULL:
-   there is no memory, or no such schedule. */
+   collective with BATON_AVG (see BATON_OP_LIST below). The reduction is valid
+   as long as the schedule exists. NULL: there is no memory, or no such
+   schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
 /* target = left (op) right, elementwise. The three views have one size, which
@@ -329,8 +332,9 @@ baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
    for a view that exceeds its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
 
-/* True if a node has completed in this epoch and satisfied its successors.
-   Tells a call node with a need below ALL which of its edges fired. */
+/* True if a node has completed in this epoch and satisfied its successors. So a
+   call node with a need below BATON_NEED_ALL can find out which of its edges
+   are satisfied. */
 bool baton_call_completed(const baton_call_t *call, baton_node_t node);
 
 /* baton_call_length reads a length (SIZE_MAX while it is not set), and
@@ -386,7 +390,7 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 
 /* A node fires when `need` of its incoming edges are satisfied, at most once an
    epoch: BATON_NEED_ALL (the default), BATON_NEED_ANY (1), or any k from 1 to
-   the number of edges. Later arrivals have no effect. */
+   the number of edges. Edges that are satisfied later have no effect. */
 #define BATON_NEED_ALL 0u
 #define BATON_NEED_ANY 1u
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
@@ -437,10 +441,10 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    not have committed the schedule yet: messages from them are dropped.
    BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
    node has not ended. The schedule is destroyed all the same, and its group and
-   engine can be. But its memory is still in use, and scratch is freed later,
-   when that has ended. Until then each further call of destroy returns
-   BATON_ERR_TIMEOUT at once; the first call after that returns BATON_OK, and
-   bound memory can be freed. An async node must complete within
+   engine can be. But its memory is still in use, and scratch is freed only when
+   that transfer or node has ended. Until then each further call of destroy
+   returns BATON_ERR_TIMEOUT at once; the first call after that returns
+   BATON_OK, and bound memory can be freed. An async node must complete within
    BATON_DESTROY_MS: a later completion is not noticed, and destroy goes on to
    return BATON_ERR_TIMEOUT. BATON_ERR_STATE (in a call node): nothing has
    happened. */
@@ -500,11 +504,11 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
 
 /* Sets a function that is called once for each epoch of this rank, in order,
-   when it has retired or failed, with its number and outcome. These include
-   epochs that peers began, and started ones that can't begin any more. NULL
-   removes it. Any thread may call this at any time, for epochs that end from
-   then on. Once another such call, or destroy, has returned, the function is
-   not called any more.
+   when it has retired or failed, with its number and outcome. The function is
+   also called for epochs that peers began, and for started epochs that can't
+   begin any more. NULL removes it. Any thread may call this at any time, for
+   epochs that end from then on. After another such call, or destroy, has
+   returned, the function is not called any more.
 
    It runs on the driving thread, like a call node's function, and should be as
    short. It may start schedules (this one, too), rebind buffers of this one,
@@ -523,8 +527,8 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
    fail with the same status. (A rank that commits the schedule only when others
    already recover fails with BATON_ERR_CANCELLED.) A peer that still has an
    earlier epoch to complete completes it first. The schedule stays failed until
-   it is recovered or destroyed. One that has neither messages nor on_recover
-   can be started again at once. */
+   it is recovered or destroyed. A schedule that has neither messages nor
+   on_recover can be started again at once. */
 typedef struct baton_failure {
     baton_status_t status; /* status of the first cause */
     int rank;              /* the rank where the cause occurred */
@@ -637,18 +641,18 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    For LAND, LOR and LXOR, 0 is false and all else is true; the result of two
    elements is 0 or 1. MINLOC and MAXLOC of pairs: the value is the MIN or MAX
    of the two values. The index is that of the operand with this value, or the
-   lower one if the values are equal, as zeros of either sign are. A NaN comes
-   before all other values in both. Padding becomes 0.
+   lower one if the values are equal, as zeros of either sign are. MINLOC and
+   MAXLOC prefer a NaN to any other value. The padding bytes of a pair become 0.
 
    AVG is for reduce, reduce-scatter, all-reduce and partial collectives. The
    last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
    whose `arg` is the number of ranks. It computes (left + right) / ranks, and
    rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's,
    and round each time: if a sum overflows, the result is infinite, although the
-   mean might be finite. To avoid that, scale before and use BATON_SUM, or f32.
-   In a partial collective, too, the divisor is the number of ranks that live,
-   not of those that were active: late contributions count as much. Integers are
-   not supported: they would lose the fraction.
+   mean might be finite. To avoid that, scale the elements before and use
+   BATON_SUM, or use f32. In a partial collective, too, the divisor is the
+   number of ranks that live, not of those that were active: late contributions
+   count as much. Integers are not supported: they would lose the fraction.
 
    A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
    may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign

@@ -1,4 +1,6 @@
 /* Schedule builders: each adds one rank's part of a collective to a schedule.
+   The builder of an algorithm is named after it; baton_add_allreduce and its
+   like use the algorithm that args->algorithm names, or choose one.
 
    Builders add nodes and return nothing: an error in their arguments sticks to
    the schedule, and commit reports it. All ranks of the group call the same
@@ -20,11 +22,13 @@ void baton_add_barrier(baton_schedule_t *schedule);
 
 /* The arguments of a broadcast: all ranks get `data` of `root`. */
 typedef struct baton_broadcast_args {
-    size_t size;           /* set by BATON_BROADCAST_ARGS */
-    int root;              /* 0 to P - 1 */
-    baton_view_t data;     /* the same number of bytes on all ranks */
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    const char *algorithm; /* for baton_add_broadcast: a name; NULL: chosen */
+    size_t size;        /* set by BATON_BROADCAST_ARGS */
+    int root;           /* the root's rank, 0 to P - 1 */
+    baton_view_t data;  /* the same number of bytes on all ranks */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_broadcast uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_broadcast_args_t;
 
 #define BATON_BROADCAST_ARGS BATON_INITIALIZER(baton_broadcast_args_t)
@@ -43,13 +47,15 @@ void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
 
 /* Binomial scatter of P blocks, then their all-gather round a ring: ceil(log2
    P) + P - 1 messages with 2(P-1)/P of the data. (Van de Geijn 1994, "On Global
-   Combine Operations"; the "BE" that Wang et al. 2017 compare with.) */
+   Combine Operations". Wang et al. 2017 compare their algorithm with this one,
+   which they call "BE".) */
 void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                            const baton_broadcast_args_t *args);
 
 /* Double binary tree: each half of the data goes down a tree of its own in
    segments of chunk_bytes (default 64 KiB). An inner rank of one tree is a leaf
-   of the other, so all ports are busy. (Sanders, Speck, Traff 2009.) */
+   of the other, so that all ranks send about as much as they receive. (Sanders,
+   Speck, Traff 2009.) */
 void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
                                      const baton_broadcast_args_t *args);
 
@@ -66,13 +72,15 @@ void baton_add_broadcast_flat(baton_schedule_t *schedule,
    must not overlap, and source is not written. */
 typedef struct baton_reduce_args {
     size_t size; /* set by BATON_REDUCE_ARGS */
-    int root;    /* 0 to P - 1 */
+    int root;    /* the root's rank, 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    const char *algorithm; /* for baton_add_reduce: a name; NULL: chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_reduce uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_reduce_args_t;
 
 #define BATON_REDUCE_ARGS BATON_INITIALIZER(baton_reduce_args_t)
@@ -91,7 +99,7 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
 
 /* Reduce-scatter on the circulant graph, then a binomial gather of the P
    blocks: 2 ceil(log2 P) rounds, 2(P-1)/P of the vector. For commutative
-   reductions. (The "BE" of Wang et al. 2017.) */
+   reductions. (Wang et al. 2017 call this "BE".) */
 void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
                                      const baton_reduce_args_t *args);
 
@@ -114,13 +122,17 @@ typedef struct baton_allreduce_args {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes; /* for pipelines; 0: the algorithm's default */
-    void *arg; /* for the hierarchical builder, and builders of your own */
-    const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* an argument for the hierarchical builder, or for a builder of your own */
+    void *arg;
+    /* The name of the algorithm that baton_add_allreduce uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
     /* Set by a partial collective, in which a rank may contribute nothing to an
-       epoch; NULL in other collectives. Then the source contains the neutral
-       element of `op`, so a builder may ignore this field. The binomial tree
-       does not: it sends no data for a rank that contributes nothing. */
+       epoch; NULL in other collectives. The source of a rank that contributes
+       nothing contains the neutral element of `op`, so a builder may ignore
+       this field. The binomial tree uses this field, and sends no data for such
+       a rank. */
     struct baton_given *given;
 } baton_allreduce_args_t;
 
@@ -133,9 +145,11 @@ typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
 
 /* Recursive doubling: each of log2 P rounds exchanges the whole vector. If P is
    not a power of two, and 2^k is the largest power below it, the first 2(P -
-   2^k) ranks fold in pairs before these rounds, and unfold after them: two more
-   rounds. For short vectors; and for 512 KiB to 4 MiB on two ranks of a host,
-   which take scratch for two vectors. (Thakur, Rabenseifner, Gropp 2005.) */
+   2^k) ranks fold: they form pairs, and the second rank of each pair gives its
+   vector to the first one before these rounds, and gets the result after them.
+   These are two more rounds. For short vectors; and for 512 KiB to 4 MiB on two
+   ranks of a host, which take scratch for two vectors. (Thakur, Rabenseifner,
+   Gropp 2005.) */
 void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                             const baton_allreduce_args_t *args);
 
@@ -230,12 +244,13 @@ typedef struct baton_reduce_scatter_args {
     size_t size; /* set by BATON_REDUCE_SCATTER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *counts; /* by rank; only the builder reads it */
+    const size_t *counts; /* elements, by rank; read during the call only */
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    const char *algorithm; /* for baton_add_reduce_scatter: a name; NULL:
-                              chosen */
+    size_t chunk_bytes; /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_reduce_scatter uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_reduce_scatter_args_t;
 
 #define BATON_REDUCE_SCATTER_ARGS BATON_INITIALIZER(baton_reduce_scatter_args_t)
@@ -267,10 +282,11 @@ typedef struct baton_allgather_args {
     size_t size; /* set by BATON_ALLGATHER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank; only the builder reads it */
-    size_t chunk_bytes;        /* for pipelines; 0: the algorithm's default */
-    const char *algorithm;     /* for baton_add_allgather: a name; NULL:
-                                  chosen */
+    const size_t *block_bytes; /* sizes, by rank; read during the call only */
+    size_t chunk_bytes;        /* size of a chunk; 0: the algorithm's default */
+    /* The name of the algorithm that baton_add_allgather uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_allgather_args_t;
 
 #define BATON_ALLGATHER_ARGS BATON_INITIALIZER(baton_allgather_args_t)
@@ -300,10 +316,10 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
    block of the larger one. */
 typedef struct baton_rooted_args {
     size_t size; /* set by BATON_ROOTED_ARGS */
-    int root;    /* 0 to P - 1 */
+    int root;    /* the root's rank, 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank; only the builder reads it */
+    const size_t *block_bytes; /* sizes, by rank; read during the call only */
 } baton_rooted_args_t;
 
 #define BATON_ROOTED_ARGS BATON_INITIALIZER(baton_rooted_args_t)
@@ -325,9 +341,11 @@ typedef struct baton_alltoall_args {
     size_t size; /* set by BATON_ALLTOALL_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *send_bytes; /* by peer; read by the builder */
-    const size_t *recv_bytes; /* by peer; read by the builder */
-    const char *algorithm;    /* for baton_add_alltoall: a name; NULL: chosen */
+    const size_t *send_bytes; /* sizes, by peer; read during the call only */
+    const size_t *recv_bytes; /* sizes, by peer; read during the call only */
+    /* The name of the algorithm that baton_add_alltoall uses; NULL: Baton
+       chooses. */
+    const char *algorithm;
 } baton_alltoall_args_t;
 
 #define BATON_ALLTOALL_ARGS BATON_INITIALIZER(baton_alltoall_args_t)
@@ -365,9 +383,9 @@ void baton_add_exscan(baton_schedule_t *schedule,
 /* ---- collectives by one name ------------------------------------------- */
 
 /* Builders that choose the algorithm (tuning.h says how), unless
-   args->algorithm names one. A chunk_bytes of 0 is chosen, too. A name that
-   can't be used is an error of the schedule. baton_add_allreduce may be the
-   inner builder of a partial collective. */
+   args->algorithm names one. If chunk_bytes is 0, they also choose the size of
+   a chunk. A name that can't be used is an error of the schedule.
+   baton_add_allreduce may be the inner builder of a partial collective. */
 void baton_add_broadcast(baton_schedule_t *schedule,
                          const baton_broadcast_args_t *args);
 void baton_add_reduce(baton_schedule_t *schedule,

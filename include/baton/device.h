@@ -18,16 +18,16 @@
        update<<<grid, block, 0, stream>>>(weights, gradient);
 
    The device executes every reduce and copy with a view in device memory. All
-   operands of a reduce must be in one kind of memory; a copy may cross kinds.
-   Consecutive reduces and copies are queued on the device, without returning to
-   the host. Every transport sends from device memory and receives into it. A
-   rank that receives from device memory needs a device, even if the target is
-   in host memory. Scratch is in device memory if a reduce or copy connects it
-   with a device buffer, directly or through other scratch. So is scratch that
-   only messages use, if a bound buffer is in device memory and no call or async
-   node may read scratch (baton_set_no_scratch). baton_buffer_set_memory
-   overrides this. Call nodes run on the host, and must not dereference device
-   addresses.
+   operands of a reduce must be in one kind of memory; a copy may go from one
+   kind to the other. Consecutive reduces and copies are queued on the device,
+   without returning to the host. Every transport sends from device memory and
+   receives into it. A rank that receives from device memory needs a device,
+   even if the target is in host memory. Scratch is in device memory if a reduce
+   or copy connects it with a device buffer, directly or through other scratch.
+   So is scratch that only messages use, if a bound buffer is in device memory
+   and no call or async node may read scratch (baton_set_no_scratch).
+   baton_buffer_set_memory overrides this. Call nodes run on the host, and must
+   not dereference device addresses.
 
    partial.h has the corresponding calls for partial collectives.
 
@@ -177,8 +177,8 @@ typedef enum baton_device_direction {
 typedef struct baton_device_transfer {
     baton_device_direction_t direction;
     baton_device_entries_t list;
-    const uint32_t *indices; /* for GATHER and TAKE */
-    double factor;           /* for ADD */
+    const uint32_t *indices; /* used by GATHER and TAKE */
+    double factor;           /* used by ADD */
     void *dense;
 } baton_device_transfer_t;
 
@@ -202,7 +202,7 @@ enum {
    - Errors are BATON_ERR_SYSTEM, or those that a function names. The message
      (baton_error_set) names the device and quotes its driver. */
 typedef struct baton_device_port {
-    size_t size; /* of this struct; an engine keeps a copy of it */
+    size_t size; /* size of this struct; an engine keeps a copy of it */
     /* Names the device, for example "cuda:0 NVIDIA H100". The string must
        outlive the engine. */
     const char *name;
@@ -240,49 +240,53 @@ typedef struct baton_device_port {
                              void *target, const void *left, const void *right,
                              size_t count);
 
-    /* Events. event_create and event_destroy may allocate. After record the
-       event stands for all work that is in the stream now, and for nothing
-       recorded earlier. After follow, work that is put into the stream runs
-       after the event's work. query returns BATON_OK if the event's work is
-       done, or if none was recorded; BATON_AGAIN if it is not done; or an
-       error. Any thread may call all but query. */
+    /* An event marks a point in a stream. event_create and event_destroy may
+       allocate. After record the event stands for all work that is in the
+       stream at that time, and no longer for what was recorded before. After
+       follow, work that is put into the stream runs after the event's work.
+       query returns BATON_OK if the event's work is done, or if none was
+       recorded; BATON_AGAIN if it is not done; or an error. Any thread may call
+       all but query. */
     baton_status_t (*event_create)(void *device, void **out);
     void (*event_destroy)(void *device, void *event);
     baton_status_t (*record)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*follow)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*query)(void *device, void *event);
 
-    /* Words that only grow. They are in pinned memory from `allocate`, and the
-       engine also writes and reads them, as atomics. After await, work that is
-       put into the stream runs when the word is at least `value`, by signed
-       difference. Any thread may call await. After raise, the stream sets the
-       word to `value` when it gets to this point; a reader that sees `value`
-       also sees all earlier work of the stream. */
+    /* await and raise work on words whose values only grow. The words are in
+       pinned memory from `allocate`, and the engine also writes and reads them,
+       as atomics. After await, work that is put into the stream runs when the
+       word is at least `value`, by signed difference. Any thread may call
+       await. After raise, the stream sets the word to `value` when it gets to
+       this point; a reader that sees `value` also sees all earlier work of the
+       stream. */
     baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
     baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
 
     /* For sleeping. `descriptor` is a non-blocking eventfd. After arm, it
-       becomes readable for each of the device's streams when the work that is
-       in the stream now is done. Spurious wake-ups are possible. Work that was
-       done before arm need not be reported. */
+       becomes readable, for each of the device's streams, when the work that
+       the stream had at the time of arm is done. Spurious wake-ups are
+       possible. Work that was done before arm need not be reported. */
     int descriptor;
     baton_status_t (*arm)(void *device);
 
     /* Optional: a port has both functions or neither. get_handle writes a
-       handle to memory of this device, for devices of the same `kin` in other
-       processes of the host or other engines of this process. open_handle
-       returns an address that copy takes as a source, until the device is
-       closed; opened handles are cached. Both may block. BATON_ERR_UNSUPPORTED:
-       this memory can have no handle. */
+       handle to memory of this device, for devices with an equal `kin`, which
+       are in other processes of the host or in other engines of this process.
+       open_handle returns an address that copy takes as a source, until the
+       device is closed; opened handles are cached. Both may block.
+       BATON_ERR_UNSUPPORTED: this memory can have no handle. */
     baton_status_t (*get_handle)(
         void *device, const void *memory,
         unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES]);
     baton_status_t (*open_handle)(
         void *device, const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
         const void **out);
-    uint64_t kin; /* 0: the device has no handles */
+    /* equal for devices that can open each other's handles; 0: the device has
+       no handles */
+    uint64_t kin;
 
     /* Frees the device, which is no longer in use. */
     void (*close)(void *device);

@@ -37,7 +37,7 @@ typedef enum baton_progress {
 /* A field that is zero has its default. */
 typedef struct baton_engine_options {
     size_t size;               /* set by BATON_ENGINE_OPTIONS */
-    baton_progress_t progress; /* 0: BATON_PROGRESS_DEFAULT */
+    baton_progress_t progress; /* the mode; 0: BATON_PROGRESS_DEFAULT */
     /* Where the progress thread may run, within the processors that the process
        is bound to: "none" (the default) for anywhere, or "type:index" with an
        hwloc object type and an index from 0 ("core:3", "pu:0",
@@ -85,19 +85,20 @@ bool baton_engine_step(baton_engine_t *engine);
 
    No interrupt is missed. If a thread is in no wait, its next wait that would
    have to block returns BATON_ERR_INTERRUPTED: so a signal may come just before
-   the wait. One such return covers all earlier interrupts; each thread gets its
-   own. A thread that has not waited for a long time may get an old interrupt. A
-   new thread gets an older interrupt only if it waits before it has started
-   anything.
+   the wait. One such return covers all earlier interrupts for its thread, but
+   not for other threads. A thread that has not waited for a long time may get
+   an old interrupt. A new thread gets an older interrupt only if it waits
+   before it has started anything.
 
    These waits are interrupted: waits for schedules (also _wait_epoch and
    _wait_with), partial and sparse all-reduces and sets of tensors;
-   baton_group_recover, all functions called shrink, and baton_engine_wait; and
-   create, connect and agree of sparse.h and tensors.h, of which create then
-   fails. A wait whose own thread runs a call node ends after that node's
-   function has returned. Calls that could not be continued are not interrupted:
-   baton_now and the like, destroy, close, baton_group_tune, commit with
-   BATON_VERIFY=1, and creating a group over MPI.
+   baton_group_recover, all functions whose names end in _shrink, and
+   baton_engine_wait; and create, connect and agree of sparse.h and tensors.h.
+   (An interrupted create has failed; the other waits can be called again.) A
+   wait whose own thread runs a call node ends after that node's function has
+   returned. Calls that could not be continued are not interrupted: baton_now
+   and the like, destroy, close, baton_group_tune, commit with BATON_VERIFY=1,
+   and creating a group over MPI.
 
    Any thread, also in a call node. Async-signal-safe, until baton_engine_close
    is called. NULL is allowed. */
@@ -171,7 +172,8 @@ const char *baton_version(void);
 
 /* ---- variables and kernels -------------------------------------------- */
 
-/* One BATON_* variable. All strings are static; `value` is the one in force. */
+/* One BATON_* variable. All strings are static. `value` is the value in
+   force. */
 typedef struct baton_variable {
     const char *name;
     const char *unit;

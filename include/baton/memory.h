@@ -7,9 +7,9 @@
    group, used as source, target or both, and sent to ranks on other hosts. The
    library allocates ordinary memory instead, with the same results, in a group
    of one rank on its host, inside one process (where all memory is shared
-   anyway), with BATON_SHM=0, beyond BATON_SHM_MEMORY, or if the host has no
-   more memory to share. Ranks allocate independently; peers map the memory
-   read-only with the first message from it.
+   anyway), with BATON_SHM=0, beyond the limit that BATON_SHM_MEMORY sets, or if
+   the host has no more memory to share. Ranks allocate independently; peers map
+   the memory read-only with the first message from it.
 
    Threads: any, also in call nodes. A forked child shares these pages with its
    parent, and must not write to them. */
@@ -33,11 +33,11 @@ BATON_CHECKED baton_status_t baton_memory_alloc(baton_group_t *group,
                                                 size_t bytes, void **out);
 
 /* Frees memory of baton_memory_alloc. NULL is allowed. No epoch that uses the
-   memory may run. Rebind or destroy schedules to which it is bound before their
-   next start. Blocks may be freed in any order, but before their group is
-   destroyed; destroy returns BATON_ERR_BUSY while any exist. The memory returns
-   to the host when peers have unmapped it, which they do when they next make
-   progress.
+   memory may run. Schedules to which the memory is bound must be rebound or
+   destroyed before their next start. Blocks may be freed in any order, but
+   before their group is destroyed; destroy returns BATON_ERR_BUSY while any
+   exist. The memory returns to the host when peers have unmapped it, which they
+   do when they next make progress.
 
    BATON_ERR_BUSY: an epoch that uses the memory is running in the group's
    engine. BATON_ERR_INVALID: group is NULL, or the memory is not of

@@ -13,10 +13,10 @@
    application only if the pending contribution would be too old for the next
    epoch (max_staleness, KEEP_ALL). A rank that starts the epoch gives its
    contribution at once; the others give theirs when the epoch is activated
-   there (with CANDIDATES_ANY and 1 < m < P, all ranks do). Each contribution is
-   taken by exactly one epoch, so the sum of all results and pending
-   contributions equals the sum of all contributions. The result of an epoch is
-   the same on every rank, bit for bit.
+   there (with CANDIDATES_ANY and 1 < mode_ranks < P, all ranks give theirs
+   then). Each contribution is taken by exactly one epoch, so the sum of all
+   results and pending contributions equals the sum of all contributions. The
+   result of an epoch is the same on every rank, bit for bit.
 
    The k-th start belongs to epoch k. If that epoch has run without this rank,
    start and wait return at once, and a later epoch takes the contribution. All
@@ -37,11 +37,11 @@
    epoch; the program makes the same calls:
    - A thread of the library agrees with the other ranks, so a rank that
      computes delays nobody. With manual progress test, wait and destroy do
-     that, and other blocking calls of Baton do not. Meanwhile start does not
-     block, and wait takes longer.
-   - Elections are among the survivors, a FULL epoch waits for them all, and q
-     and m are at most their number. Results have that number (`living`);
-     baton_partial_lives tells whether a rank survives.
+     that, and other blocking calls of Baton do not. While the ranks agree,
+     start does not block, and wait takes longer.
+   - Elections are among the survivors, a FULL epoch waits for them all, and
+     mode_ranks is reduced to their number if it is larger. Results have that
+     number (`living`); baton_partial_lives tells whether a rank survives.
    - Each epoch has one result, the same on all survivors: a result that one of
      them got before the loss is handed to the others. Steps, epochs and
      staleness count on. An epoch that only dead ranks had completed is run
@@ -64,7 +64,8 @@
 
    In a cost-only simulation (sim.h) vectors have no memory. Contribute and
    pending don't touch `data`, which may be NULL; a result has no data and no
-   count of active ranks. The right ranks take part all the same.
+   count of active ranks. The ranks that take part in an epoch are the same as
+   with data.
 
    With options.memory BATON_MEMORY_DEVICE contributions and results are in the
    memory of the engine's device (device.h), and a step may be in the order of a
@@ -93,7 +94,8 @@ extern "C" {
 /* ---- modes and options --------------------------------------------------
 
    The average number of ranks that contribute to an epoch, if ranks start one
-   after another in random order, and each contributes before it starts:
+   after another in random order, and each contributes before it starts (q and m
+   stand for mode_ranks):
 
    SOLO            1.
    MAJORITY        (P + 1) / 2, and at least 1: the elected rank of the epoch,
@@ -123,18 +125,19 @@ extern "C" {
                    gets older than that. An epoch that would exceed S for some
                    rank waits until that rank has started step epoch - S. So
                    every mode can keep every S.
-   op              must have an identity.
-   inner,          any all-reduce of coll.h, or your own; args->arg is
+   op              It must have an identity.
+   inner,          Any all-reduce of coll.h, or your own; args->arg is
    inner_arg       inner_arg. Create calls it for each tensor of more than
                    BATON_PARTIAL_TREE_BYTES, and for the parts of the vector
                    before, between and after those.
-   memory          the same on all ranks. BATON_MEMORY_DEVICE needs a device
+   memory          It must be the same on all ranks. DEVICE needs a device
                    that has the reduction, and a group with payload (sim.h).
                    `tensors` is BATON_ERR_UNSUPPORTED with device memory:
                    contribute the whole vector, or create a partial for each
                    tensor.
-   tensors, counts see below; the same on all ranks. In host memory only.
-   count           with tensors: 0, or the sum of their counts.
+   tensors, counts See "several tensors", below. They must be the same on all
+                   ranks, and require host memory.
+   count           With tensors it is 0, or the sum of their counts.
 
    result.included is false if an epoch began between two contributions to one
    step: the two are in different results then. (Tensors are always in one
@@ -145,11 +148,11 @@ extern "C" {
    result.data is unchanged until this rank's next wait. Work in streams that
    reads the data must have ended by then.
 
-   Create builds and commits the schedule; all ranks commit in the same order.
-   Memory: (history + 5) * count elements, plus the inner builder's; on a device
-   (history + 8) * count, and create blocks until the device has filled one of
-   the vectors. A group without payload (baton_group_has_payload) takes none.
-   Errors: BATON_ERR_INVALID, and commit's; with BATON_MEMORY_DEVICE
+   Create builds and commits the partial's schedule; all ranks commit in the
+   same order. Memory: (history + 5) * count elements, plus the inner builder's;
+   on a device (history + 8) * count, and create blocks until the device has
+   filled one of the vectors. A group without payload (baton_group_has_payload)
+   takes none. Errors: BATON_ERR_INVALID, and commit's; with BATON_MEMORY_DEVICE
    BATON_ERR_UNSUPPORTED (the engine has no device, or the group's buffers have
    no memory) and baton_device_alloc's. Destroy frees results and pending
    contributions, unless it returns an error: then an epoch may still use that
@@ -261,9 +264,9 @@ baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
    next; several contributions to a tensor are added up. A tensor without a
    contribution is the identity. `data` is copied, and the caller's again. Any
    thread; a contribution is in the step if the call has returned before start
-   is called. Holds up no epoch: epochs take contributions to earlier steps. If
-   start fails, the step's contributions are pending all the same. With
-   options.tensors the partial has memory for one more vector.
+   is called. Contributing holds up no epoch: epochs take contributions to
+   earlier steps. If start fails, the step's contributions are pending all the
+   same. With options.tensors the partial has memory for one more vector.
    BATON_ERR_INVALID: there is no such tensor. */
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
     baton_partial_t *partial, size_t tensor, const void *data);
@@ -328,8 +331,8 @@ BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
    the schedule changes after a loss. */
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
-/* True while this rank of the group that was given to create takes part, which
-   it does until the others have agreed that it is lost. Any thread. */
+/* True as long as `rank`, of the group that was given to create, takes part:
+   until the other ranks have agreed that it is lost. Any thread. */
 bool baton_partial_lives(baton_partial_t *partial, int rank);
 
 /* Copies this rank's pending contribution, which no epoch has taken yet, to

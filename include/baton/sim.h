@@ -18,15 +18,16 @@
    is left that could end the epoch, wait returns BATON_ERR_DEADLOCK. test
    processes the next events, and never reports a deadlock. destroy cancels a
    running epoch and does not wait. recover is collective: call it for each rank
-   with a timeout of 0, also in callbacks, and again after time has passed.
+   with a timeout of 0, also in callbacks, and call it again after virtual time
+   has passed.
 
    The transfer of a message of n bytes takes alpha + n * beta. It occupies both
    ports, sender's and receiver's, and the message arrives `lag` later. A port
    carries one message at a time (single-ported ranks), in the order in which
    transfers begin. A message costs `overhead` of processor time at each end, a
-   reduction gamma per byte. A rank does one of these at a time; `speed` divides
-   both costs. Copies, calls and nops are free. Async nodes are polled every 10
-   us.
+   reduction gamma per byte. A rank's processor does one of these things at a
+   time; `speed` divides both costs. Copies, calls and nops are free. Async
+   nodes are polled every 10 us.
 
    The same seed gives the same run, bit for bit, on any machine.
 
@@ -82,8 +83,8 @@ double baton_distribution_sample(const baton_distribution_t *distribution,
 typedef struct baton_sim baton_sim_t;
 
 typedef struct baton_sim_link {
-    double alpha_us; /* per message */
-    double beta_ns;  /* per byte: 8 / (Gbit/s) */
+    double alpha_us; /* cost of a message */
+    double beta_ns;  /* cost of a byte: 8 / (Gbit/s) */
 } baton_sim_link_t;
 
 /* Returns the link between two ranks, for a topology of your own. It is called
@@ -94,18 +95,18 @@ typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
    0 to 1e15. `ranks` has no default. */
 typedef struct baton_sim_options {
     size_t size; /* set by BATON_SIM_OPTIONS */
-    int ranks;   /* 1 to 2^24 */
+    int ranks;   /* number of ranks, 1 to 2^24 */
     /* Scratch has no memory, bound memory is not touched, and reductions only
        take time. Call nodes and activations run as usual. */
     bool cost_only;
-    uint64_t seed;         /* for the samples of all distributions */
-    baton_sim_link_t link; /* between two ranks */
-    double gamma_ns;       /* per reduced byte */
-    double overhead_us;    /* per message, at each end */
+    uint64_t seed;         /* seed for the samples of all distributions */
+    baton_sim_link_t link; /* the link between two ranks */
+    double gamma_ns;       /* cost of reducing a byte */
+    double overhead_us;    /* cost of a message at each of its ends */
     bool multi_ported;     /* ports carry any number of messages at once */
     /* Sends of fewer bytes complete when posted, as short sends do in MPI; only
        their transfer waits for the port. Longer sends complete with their
-       transfer. At most sync_bytes, unless that is 0. */
+       transfer. Must be at most sync_bytes, unless sync_bytes is 0. */
     size_t eager_bytes;
     /* A send of at least this many bytes completes only when its receive has
        taken the message, as long sends do in MPI. 0: sends of no size do so. */
@@ -119,10 +120,11 @@ typedef struct baton_sim_options {
     /* Speed of a rank's processor; 1 is normal, samples below 1e-9 count as
        1e-9; {0}: all are 1. */
     baton_distribution_t speed;
-    baton_distribution_t skew; /* us that a rank is late at each start of
-                                  baton_sim_epoch */
-    baton_distribution_t lag;  /* us that a message takes beyond its transfer;
-                                  messages may overtake each other */
+    /* time in us by which a rank is late at each start of baton_sim_epoch */
+    baton_distribution_t skew;
+    /* time in us that a message takes after its transfer; messages may overtake
+       each other */
+    baton_distribution_t lag;
     /* If true, ranks learn from messages that a peer has committed a schedule,
        as outside the simulator. They may commit at any time, also in callbacks;
        sends to a peer wait until it has committed. If false, all ranks must
@@ -197,13 +199,13 @@ typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
                                           baton_sim_fn fn, void *arg);
 
-/* Lets time pass until no event is left, or until `until_us` (negative: no
-   limit), which is BATON_ERR_TIMEOUT. BATON_ERR_DEADLOCK: nothing can end some
-   started epochs; baton_error_message() says which rank and node waits for
-   which other one, round the cycle or up to the rank at fault. The first call
-   compares all committed schedules across ranks, unless `introductions` is set:
-   BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY: for
-   messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
+/* Lets time pass until no event is left. Returns BATON_ERR_TIMEOUT if events
+   are left at `until_us` (negative: no limit). BATON_ERR_DEADLOCK: nothing can
+   end some started epochs; baton_error_message() says which rank and node waits
+   for which other one, round the cycle or up to the rank at fault. The first
+   call compares all committed schedules across ranks, unless `introductions` is
+   set: BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY:
+   for messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
 /* Totals so far, over all ranks. */

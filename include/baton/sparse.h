@@ -26,8 +26,9 @@
    baton_sparse_set_residual, or loads an earlier state, and the weights go back
    to a checkpoint.
 
-   Options must be the same on all ranks, which baton_sparse_create checks. It
-   checks nothing else that must be the same.
+   Options must be the same on all ranks, which baton_sparse_create checks.
+   Later values that must be the same, such as the k of baton_sparse_set_k, are
+   not checked.
 
    When a step has failed, the residual is as before the step, and the step's
    gradient must not change; all ranks recover the group (baton_group_recover).
@@ -36,8 +37,9 @@
    ended. On all ranks that lack the result of this step, wait either returns
    that result, or returns BATON_ERR_STATE: then start the step again. (With
    BATON_MEMORY_DEVICE only ranks that had completed the step have the result.)
-   An algorithm forgets the values that it learned from earlier steps: BSAG's h,
-   and the thresholds of REDSYNC and OKTOPK.
+   In a recovery an algorithm forgets the values that it learned from earlier
+   steps: the number h of entries that BSAG sends (see `exchange` below), and
+   the thresholds of REDSYNC and OKTOPK.
 
    With options.partial a step does not wait for every rank (partial.h has the
    modes, and names the paper):
@@ -61,10 +63,10 @@
    that is more than `history` epochs late holds up the others.
 
    Momentum follows a rank's own starts, in their order, whichever epoch takes
-   their gradients: each start adds u (or u + g) to the pending gradient. When
-   wait has returned a result, u becomes 0 at the result's entries, whether or
-   not this rank was `included`. In the first `warmup` epochs all entries are
-   sent, and u is not cleared.
+   their gradients: each start adds the velocity u (or u + g, see `momentum`
+   below) to the pending gradient. When wait has returned a result, u becomes 0
+   at the result's entries, whether or not this rank was `included`. In the
+   first `warmup` epochs all entries are sent, and u is not cleared.
 
    A rank that contributed nothing may have to drop entries that it passes on
    (SPARDL, GTOPK): they go to its residual. So whenever no epoch runs, the sum
@@ -144,16 +146,17 @@ extern "C" {
    TOPKA    An all-gather of each rank's k largest entries. ceil(log2 P) rounds,
             2(P-1)k words.
    TOPKDSA  The owner of each of P regions sums it, and all regions are
-   gathered. A region is sent as a dense vector if that is shorter. P - 1 + 2
-            ceil(log2 P) rounds.
+            gathered. A region is sent as a dense vector if that is shorter.
+            P - 1 + 2 ceil(log2 P) rounds.
    GTOPK    A binomial tree that keeps k entries at every node, and then a
             broadcast. 2 ceil(log2 P) rounds, at most 4k ceil(log2 P) words.
    OKTOPK   Like TOPKDSA, but it reuses thresholds in later steps, and adapts
-   the regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank receives into
-   P - 1 buffers of 2k entries. REDSYNC  Like TOPKA, with RedSync's selections
-   and messages. DENSE    An all-reduce of the whole gradient, without a copy.
-   On ranks that share hosts it uses the algorithm that baton_add_allreduce
-   chooses. The residual stays zero. */
+            the regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank
+            receives into P - 1 buffers of 2k entries.
+   REDSYNC  Like TOPKA, with RedSync's selections and messages.
+   DENSE    An all-reduce of the whole gradient, without a copy. If ranks share
+            hosts, it uses the algorithm that baton_add_allreduce chooses. The
+            residual stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
     X(TOPKA, "topka")                                                          \
@@ -219,28 +222,32 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    instead of their values. This option requires REDSYNC, and a
                    selection other than SAMPLED.
    link            The costs of messages by which AUTO chooses. Zeros mean the
-                   costs of this machine (costs.h), and that its processors
-                   count, too. Ranks may have different values if algorithm and
-                   teams are given.
+                   costs of this machine (costs.h); then AUTO also accounts for
+                   the work of the processors (see baton_sparse_cost). Ranks may
+                   have different values if algorithm and teams are given.
    partial         Steps do not wait for every rank; see above. `mode` to `seed`
                    are as in baton_partial_options_t, except that a `history` of
                    0 means 4, and that max_staleness is at most `history`; 0
                    means `history`. This option requires SPARDL (which AUTO
                    chooses), TOPKA (which always sends k entries), TOPKDSA or
                    GTOPK, and gradients in host memory. It takes two more
-   vectors of n elements and history + 2 results; with warmup, messages and
-   results have up to n entries. on_loss         What happens when a rank is
-   lost; see above. This option requires partial, and teams of 0 or 1. It takes
-   memory for one more result. BATON_ERR_UNSUPPORTED: the group is simulated.
-   BATON_ERR_SYSTEM: no thread could be created; the other ranks then wait until
-   their timeout. in_place        The caller adds its gradients to the residual
-   itself; see baton_sparse_accumulator. This option requires SPARDL (which AUTO
-   chooses) or DENSE, and gradients in host memory, and excludes partial,
-   momentum and clip. Ranks may have different values, except with AUTO. It
-   takes n elements, and 2n more from the first dense step on. memory The memory
-   that gradients are in. Ranks may have different values, except with AUTO.
-   With BATON_MEMORY_DEVICE, the collective takes 2n elements of the device's
-   memory, or 4n with momentum, and n elements and the results in pinned host
+                   vectors of n elements and history + 2 results; with warmup,
+                   messages and results have up to n entries.
+   on_loss         What happens when a rank is lost; see above. This option
+                   requires partial, and teams of 0 or 1. It takes memory for
+                   one more result. BATON_ERR_UNSUPPORTED: the group is
+                   simulated. BATON_ERR_SYSTEM: no thread could be created; the
+                   other ranks then wait until their timeout.
+   in_place        The caller adds its gradients to the residual itself; see
+                   baton_sparse_accumulator. This option requires SPARDL (which
+                   AUTO chooses) or DENSE, and gradients in host memory, and
+                   excludes partial, momentum and clip. Ranks may have different
+                   values, except with AUTO. It takes n elements, and 2n more
+                   from the first dense step on.
+   memory          The memory that gradients are in. Ranks may have different
+                   values, except with AUTO. With BATON_MEMORY_DEVICE, the
+                   collective takes 2n elements of the device's memory, or 4n
+                   with momentum, and n elements and the results in pinned host
                    memory. */
 
 /* ---- life -------------------------------------------------------------- */
@@ -252,8 +259,8 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    are wrong, the others get its error, or BATON_ERR_MISMATCH if options differ.
    If a rank's options can't be read (they are NULL, or have a size that no
    version has), the rank takes part under the name in them if the size is 0,
-   and otherwise under the name "sparse". If
-   group or out is NULL, only this rank gets an error.
+   and otherwise under the name "sparse". If group or out is NULL, only this
+   rank gets an error.
 
    Memory: the residual and a work vector take 2n elements, momentum takes 2n
    more, or n with short_velocity, and messages and results take memory for
@@ -397,9 +404,9 @@ BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                                  baton_group_t *survivors,
                                                  int timeout_ms);
 
-/* True while this rank of the group that was given to create takes part: with
-   options.on_loss until the others have agreed that it is lost, without
-   options.on_loss always. Any thread. */
+/* True as long as `rank`, of the group that was given to create, takes part:
+   with options.on_loss until the other ranks have agreed that it is lost,
+   without options.on_loss always. Any thread. */
 bool baton_sparse_lives(baton_sparse_t *sparse, int rank);
 
 /* ---- in the order of a stream ------------------------------------------
@@ -521,12 +528,14 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
 /* The cost of a step's messages in the model of tuning.h, without selections
    and sums. Every selection is assumed to have its largest size. */
 typedef struct baton_sparse_cost {
-    baton_sparse_algorithm_t algorithm; /* the chosen one, never AUTO */
-    int teams;                          /* for SPARDL */
-    baton_exchange_t exchange;          /* for SPARDL: RSAG or BSAG */
-    double us;                          /* the time of a step */
-    double rounds;          /* rounds of messages, one after the other */
-    double messages, bytes; /* sent by the busiest rank */
+    baton_sparse_algorithm_t algorithm; /* the chosen algorithm, never AUTO */
+    int teams;                          /* number of teams, for SPARDL */
+    baton_exchange_t exchange;          /* RSAG or BSAG, for SPARDL */
+    double us;                          /* the expected time of a step */
+    /* number of rounds of messages, one after the other */
+    double rounds;
+    /* numbers of messages and of bytes that the busiest rank sends */
+    double messages, bytes;
 } baton_sparse_cost_t;
 
 /* Stores the closed form of the cost for these options on `ranks` ranks: for
@@ -553,21 +562,23 @@ typedef struct baton_sparse_stats {
     uint64_t steps; /* number of completed steps */
     /* The fields from here to not_finite describe the last completed step on
        this rank. Messages, bytes and rounds of a dense step are not counted. */
-    baton_sparse_algorithm_t algorithm; /* DENSE in warm-up */
+    /* the step's algorithm; DENSE in warm-up */
+    baton_sparse_algorithm_t algorithm;
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
-    uint32_t rounds;           /* rounds of messages, one after the other */
-    uint32_t block_selections; /* top-k calls on dense vectors */
+    /* number of rounds of messages, one after the other */
+    uint32_t rounds;
+    uint32_t block_selections; /* number of selections from dense vectors */
     double select_us; /* processor time of accumulation, selection, merging and
                          packing; excludes messages and a device's work */
 
-    uint64_t nnz;        /* entries of the result */
-    uint64_t not_finite; /* infinities and NaNs among these entries */
+    uint64_t nnz;        /* number of entries of the result */
+    uint64_t not_finite; /* number of infinities and NaNs among these entries */
     /* The fields from here on are values for the next step. */
     size_t k;
-    uint64_t h;       /* BSAG: entries of a block that a team sends */
+    uint64_t h;       /* BSAG: number of entries of a block that a team sends */
     double threshold; /* REDSYNC, OKTOPK: this rank's last threshold */
-    int teams;        /* d */
+    int teams;        /* number of teams, d */
 } baton_sparse_stats_t;
 
 /* Gets the statistics. Reads all values of the last result, n after a dense

@@ -33,29 +33,30 @@ typedef struct baton_store {
     baton_status_t (*get)(void *context, const char *key, void *value,
                           size_t capacity, size_t *bytes_out);
     /* Removes the value. Another rank that calls `get` at the same time gets
-       the value or BATON_AGAIN. NULL: the store keeps all values, and groups of
-       different sizes need different names. */
+       the value or BATON_AGAIN. NULL: the store keeps all values. Then groups
+       of different sizes need different names, since the records of an earlier
+       group, which contain its size, are still there. */
     void (*remove)(void *context, const char *key);
 } baton_store_t;
 
 /* Fills in a store that keeps its values as files of the folder `path`, which
-   exists. baton_store_close_folder frees what `store` holds; files that are
-   left stay. BATON_ERR_INVALID: a pointer is NULL; BATON_ERR_SYSTEM: the
-   folder can't be opened; BATON_ERR_NO_MEMORY. */
+   exists. baton_store_close_folder frees what `store` holds; it leaves files of
+   the folder where they are. BATON_ERR_INVALID: a pointer is NULL;
+   BATON_ERR_SYSTEM: the folder can't be opened; BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_store_open_folder(const char *path,
                                                      baton_store_t *out);
 void baton_store_close_folder(baton_store_t *store);
 
 /* Creates a group of `size` processes, this one being rank `rank`. Collective:
    blocks until all ranks have called it with the same `size` and `name`. The
-   store may be removed once the call has returned on rank 0, or, if all ranks
+   store may be removed after the call has returned on rank 0, or, if all ranks
    are on one host, on any rank.
 
    name: up to 100 letters, digits and the characters ". _ -". If a group could
-   not be made, take another name for the next attempt, for values of the failed
-   one may be left.
+   not be made, take another name for the next attempt, since values of the
+   failed attempt may be left in the store.
    timeout_ms: longest wait for ranks that have not called it; negative means
-   for ever. BATON_ERR_TIMEOUT names them.
+   for ever. BATON_ERR_TIMEOUT names these ranks.
 
    The group is like one of baton_group_create_mpi (mpi.h), and needs no
    MPI_Init. Processes of one host that may not read each other's memory copy
@@ -81,10 +82,10 @@ BATON_CHECKED baton_status_t baton_group_create_store(
    removes, on several hosts in the one that BATON_STORE names. The group does
    not use MPI, even if mpirun has started the ranks.
 
-   timeout_ms, errors: as of baton_group_create_store. BATON_ERR_INVALID: also
-   if a variable is wrong, or if the ranks are on several hosts and BATON_STORE
-   is not set. BATON_ERR_SYSTEM: the folder can't be made, or belongs to another
-   user. */
+   timeout_ms and the errors are those of baton_group_create_store.
+   BATON_ERR_INVALID: also if a variable is wrong, or if the ranks are on
+   several hosts and BATON_STORE is not set. BATON_ERR_SYSTEM: the folder can't
+   be made, or belongs to another user. */
 BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
                                                       int timeout_ms,
                                                       baton_group_t **out);
@@ -106,13 +107,12 @@ BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
    same `size` and `name`; whether any was lost does not matter, and there may
    be no new ones. The ranks keep their numbers, except those that are `size` or
    above; these and the new processes get the numbers that are free. On all
-   ranks baton_group_origin returns the number that a rank had in `old`, and -1
-   for new ones, which lack the state of the others.
+   ranks baton_group_origin returns the number that a rank had in `old`. It
+   returns -1 for a new process, which lacks the state of the others.
 
-   `old` is not changed, and can be used as before. Destroy both, all ranks in
-   the same order.
-   If the call fails, call it again: `name` may be the same all the time. While
-   it fails on one rank it may for a moment still wait on another one.
+   `old` is not changed, and can be used as before. Destroy both. If the call
+   fails, call it again: `name` may be the same all the time. While the call
+   fails on one rank, it may still wait on another rank for a moment.
 
    timeout_ms: longest wait for ranks of `old` to call, and then for new
    processes. BATON_ERR_TIMEOUT says how many have come. BATON_ERR_INVALID: also
@@ -131,8 +131,8 @@ BATON_CHECKED baton_status_t baton_group_reconfigure(baton_group_t *old,
 /* Joins a group: blocks until its ranks call baton_group_reconfigure with this
    `name`. The group tells this process its rank and size. If more processes
    call than there are places, those that are left go on waiting for places.
-   BATON_ERR_TIMEOUT: there was none within timeout_ms. If the call fails for
-   another reason, call it again. */
+   BATON_ERR_TIMEOUT: there was no place within timeout_ms. If the call fails
+   for another reason, call it again. */
 BATON_CHECKED baton_status_t baton_group_join(baton_engine_t *engine,
                                               const baton_store_t *store,
                                               const char *name, int timeout_ms,

@@ -44,10 +44,10 @@
    whatever the roles and sizes of the tensors are. A tensor's result has the
    entries of that tensor. After a recovery wait for all tensors, repeatedly, to
    get the results that this rank has missed, until wait returns
-   BATON_ERR_STATE; then declare the gradients of a step that had not started
-   ready again. With options.on_loss the set goes on by itself when ranks are
-   lost: no rank misses a result, and baton_tensors_shrink returns
-   BATON_ERR_UNSUPPORTED.
+   BATON_ERR_STATE; then call baton_tensors_ready again for the gradients of a
+   step that had not started. With options.on_loss the set goes on by itself
+   when ranks are lost: no rank misses a result, and baton_tensors_shrink
+   returns BATON_ERR_UNSUPPORTED.
 
    Errors of an all-reduce are as in sparse.h. After a recovery all ranks repeat
    the failed step, or all go on with the next one.
@@ -78,9 +78,9 @@ typedef enum baton_role {
 } baton_role_t;
 
 typedef struct baton_tensor {
-    const char *name; /* for messages; NULL: the tensor's index */
+    const char *name; /* name in error messages; NULL: the tensor's index */
     baton_role_t role;
-    size_t count; /* elements, 1 to UINT32_MAX */
+    size_t count; /* number of elements, 1 to UINT32_MAX */
 } baton_tensor_t;
 
 /* How much of a tensor's gradient is sent. */
@@ -94,8 +94,8 @@ typedef enum baton_tensor_form {
 /* Zero means the default, which is none or false if no other is given. */
 typedef struct baton_tensors_options {
     size_t size;         /* set by BATON_TENSORS_OPTIONS */
-    const char *name;    /* for messages; NULL: "tensors" */
-    baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
+    const char *name;    /* name in messages; NULL: "tensors" */
+    baton_dtype_t dtype; /* F32, F64, F16 or BF16; 0: F32 */
     double density;      /* k / n, above 0 and at most 1; 0: 0.001 */
     /* REDSYNC, SPARDL, or AUTO, which is the cheaper of the two. AUTO is
        REDSYNC with quantise and with paper_selections, which only REDSYNC
@@ -121,8 +121,8 @@ typedef struct baton_tensors_options {
        baton_sparse_options_t. */
     bool quantise;
     /* The selections of the paper's policy: trimmed for CONVOLUTION; for other
-       roles the search for a threshold, sampled if values are not quantised.
-       On processors these are slower than the exact selection, the default. */
+       roles the search for a threshold, sampled if values are not quantised. On
+       CPUs these are slower than the exact selection, which is the default. */
     bool paper_selections;
     size_t small_bytes; /* bytes of the longest PACKED tensor; 0: 131072 */
     bool always_sparse; /* tensors above small_bytes are SPARSE at any cost */
@@ -130,13 +130,16 @@ typedef struct baton_tensors_options {
        then chooses, and without `densities`. The fields from here on are as in
        baton_sparse_options_t. */
     bool partial;
-    baton_partial_mode_t mode; /* 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* any number, which decides elections */
-    baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
+    baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
+    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;
+    uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
+    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
+    /* most epochs of staleness, 1 to history; 0: history */
+    uint32_t max_staleness;
+    uint64_t seed; /* any number, which decides elections */
+    /* for `partial`: what the loss of a rank does; 0: steps fail */
+    baton_on_loss_t on_loss;
 } baton_tensors_options_t;
 
 #define BATON_TENSORS_OPTIONS BATON_INITIALIZER(baton_tensors_options_t)
@@ -214,13 +217,14 @@ BATON_CHECKED baton_status_t baton_tensors_dense(baton_tensors_t *set,
 /* The decisions about a tensor, the same on all ranks. */
 typedef struct baton_tensor_plan {
     baton_tensor_form_t form;
-    baton_sparse_algorithm_t algorithm; /* DENSE unless `form` is SPARSE */
-    baton_redsync_t selection;          /* for REDSYNC */
+    /* the algorithm; DENSE unless `form` is SPARSE */
+    baton_sparse_algorithm_t algorithm;
+    baton_redsync_t selection; /* how REDSYNC selects */
     bool quantise;
     size_t k; /* entries selected after the warm-up, with options.partial from
                  all tensors together; 0 if not SPARSE */
-    double sparse_us; /* by equation 1; 0 if PACKED */
-    double dense_us;  /* by equation 2; 0 if PACKED */
+    double sparse_us; /* time by equation 1; 0 if PACKED */
+    double dense_us;  /* time by equation 2; 0 if PACKED */
 } baton_tensor_plan_t;
 
 BATON_CHECKED baton_status_t baton_tensors_plan(const baton_tensors_t *set,

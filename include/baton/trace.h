@@ -1,6 +1,7 @@
 /* The trace: what this process has done last, and when: starts, epochs,
-   messages, waits, sleeps, failures, and the application's own spans. Off
-   unless asked for, by BATON_TRACE=FOLDER or baton_trace_start.
+   messages, waits, sleeps, failures, and the application's own spans. The trace
+   is off unless the variable BATON_TRACE=FOLDER or baton_trace_start turns it
+   on.
 
        baton_trace_start("/tmp/trace");
        for (int step = 0; step < STEPS; step++) {
@@ -36,12 +37,13 @@
 extern "C" {
 #endif
 
-/* Begins to record, or goes on after a stop. `folder`: NULL, or where the file
-   lies; it is created by the first call in a process, or by the first engine
-   that is opened with BATON_TRACE. A later call must name the same folder, by
-   the same text, or NULL. Any thread may call this, at any time.
-   BATON_ERR_INVALID: another folder, or none so far. BATON_ERR_SYSTEM: the file
-   can't be created, or has no room; the message says why. */
+/* Begins to record, or goes on after a stop. The first call in a process
+   creates the file in `folder`, unless an engine that was opened with
+   BATON_TRACE has created it. A later call must name the same folder, by the
+   same text, or pass NULL. Any thread may call this, at any time.
+   BATON_ERR_INVALID: `folder` is not that of the file, or is NULL and there is
+   no file yet. BATON_ERR_SYSTEM: the file can't be created, or has no room; the
+   message says why. */
 BATON_CHECKED baton_status_t baton_trace_start(const char *folder);
 
 /* Ends recording until the next start. The file stays as it is. */
@@ -95,8 +97,9 @@ typedef struct baton_trace_head {
    again, and gets another entry. If the table is full, further schedules are
    not recorded. */
 typedef struct baton_trace_schedule {
-    /* Identifies the schedule, on all ranks, and no schedule of another group,
-       unless ranks are threads of a process. 0: the entry is free. */
+    /* Identifies the schedule: the same on all ranks. Schedules of other groups
+       have other keys, unless ranks are threads of one process. 0: the entry is
+       free. */
     uint64_t key;
     /* The number of the schedule's group among groups that were made of one
        group; 0: the group was made of no other. */
@@ -144,8 +147,8 @@ typedef enum baton_trace_what {
 } baton_trace_what_t;
 
 typedef struct baton_trace_record {
-    uint64_t time_ns; /* CLOCK_MONOTONIC */
-    uint64_t value;   /* see baton_trace_what_t; else 0 */
+    uint64_t time_ns; /* time by CLOCK_MONOTONIC */
+    uint64_t value;   /* see baton_trace_what_t; 0 if nothing is said there */
     /* the epoch's number, modulo 2^32; 0: the record is of no epoch */
     uint32_t epoch;
     /* the kernel's number of the thread that made the record */

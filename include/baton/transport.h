@@ -19,10 +19,10 @@
    and send returns BATON_DONE. So a late receiver delays long messages only.
    Memory is bounded by the reservations of schedules, and by the number of
    short messages that a transport keeps for a late peer. A short send beyond
-   that number ends when the receiver has accepted or dropped the message. Until
-   the peer has sent its first message after its first reserve, the sender can't
-   know that number, so any short send may end as late as that; until then the
-   engine sends only notices.
+   that number ends when the receiver has accepted or dropped the message. The
+   sender learns that number from the first message that the peer sends after
+   its first reserve. Before that, any short send may end only when the receiver
+   has accepted or dropped the message, and the engine sends only notices.
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called
@@ -51,14 +51,14 @@ typedef struct baton_header {
     /* The message's number among the schedule's messages of this kind from this
        sender to this receiver. */
     uint32_t tag;
-    uint16_t incarnation; /* recoveries of the group so far */
+    uint16_t incarnation; /* number of recoveries of the group so far */
     uint16_t kind;        /* the engine's kind of message */
 } baton_header_t;
 
 /* A message that has arrived. The transport owns it, and keeps it unchanged
    until it is accepted or dropped. */
 typedef struct baton_message {
-    struct baton_message *next; /* for lists of the engine */
+    struct baton_message *next; /* link for lists of the engine */
     baton_header_t header;
     size_t bytes;
     const void *data; /* NULL as long as the data can't be read in place */
@@ -130,7 +130,7 @@ typedef enum baton_arm {
 } baton_arm_t;
 
 typedef struct baton_transport {
-    size_t size; /* of this struct; a group keeps a copy of it */
+    size_t size; /* size of this struct; a group keeps a copy of it */
     const char *name;
 
     /* Reserves room for `sends` more sends to `peer` in flight, and for
@@ -195,8 +195,10 @@ typedef struct baton_transport {
        are lost. */
     void (*close)(void *endpoint);
 
+    /* True if messages from one rank to another may arrive in another order
+       than they were sent in. */
     bool unordered;
-    size_t max_bytes; /* size of the longest message */
+    size_t max_bytes; /* number of bytes of the longest message */
     /* A send of up to this many bytes copies its data when it is posted, if
        there is room and the token is not patient. start leaves most such copies
        to the progress thread. */
@@ -204,8 +206,8 @@ typedef struct baton_transport {
     /* The number of the job's ranks on this host; 0 if unknown. With more ranks
        than processors the engine yields sooner. */
     int host_ranks;
-    /* The number of processors that these ranks may use, or that of another
-       host if it has fewer; 0 if unknown. */
+    /* The number of processors that these ranks may use or, if another host has
+       fewer for its ranks, that number; 0 if unknown. */
     int host_processors;
     /* The number of hosts that the group's ranks are on, the same on all ranks;
        0 if unknown, which counts as one host. */
@@ -234,9 +236,9 @@ typedef struct baton_transport {
        lent without `data`. The engine reads parts that are small enough to stay
        in a cache until they are reduced. BATON_AGAIN: the message can't be read
        any more; accept it, as if it had not been lent, or drop it. With 0 bytes
-       the call says whether all that was read so far, here or at message->data,
-       was the message: BATON_ERR_TRANSPORT if its sender has lost this rank,
-       and has its memory back. */
+       the call checks what was read so far, here or at message->data.
+       BATON_ERR_TRANSPORT: that may not have been the message, because the
+       sender has lost this rank, and may have written its memory since. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 
@@ -299,13 +301,20 @@ typedef struct baton_transport {
 
     /* Optional. Returns BATON_BOARD_BYTES bytes of memory that belong to
        `rank`, the same as long as the group exists, aligned to 64, and zeros at
-       first. The ranks of a host read each other's; each writes its own. NULL
-       if this rank can't read it, as on another host. Without this function
-       nobody learns which rank is late (baton/lateness.h). */
+       first. Each rank writes its own memory, and reads that of the other ranks
+       of its host. NULL if this rank can't read the memory of `rank`, as on
+       another host. Without this function nobody learns which rank is late
+       (baton/lateness.h). */
     void *(*board)(const void *endpoint, int rank);
     /* Random, and the same on all ranks, so that schedules of different groups
        are told apart in the counts of lateness and in the trace; or 0. */
     uint64_t id;
+
+    /* Optional. Called again and again once all ranks have destroyed the group,
+       until it returns true: then close need not wait for any rank. From the
+       first call on the endpoint sends nothing more, but takes what the others
+       have sent. */
+    bool (*leave)(void *endpoint);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

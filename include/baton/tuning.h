@@ -4,12 +4,12 @@
    The model: a message of n bytes takes alpha + n beta, and reducing a byte
    takes gamma. A rank sends one message at a time and receives one. If all
    ranks are on one host, its processors also make the copies, and do nothing
-   else meanwhile; if there are more ranks, they share processors. Links inside
-   a host and between hosts have their own alpha and beta (costs.h). With
-   several hosts, the costs of binomial broadcasts and reduces, and of the
-   all-reduces recursive_doubling, binomial, rabenseifner and hierarchical,
-   account for messages inside a host; those of other algorithms assume that all
-   messages go between hosts.
+   else meanwhile; if it has more ranks than processors, the ranks share them.
+   Links inside a host and between hosts have their own alpha and beta
+   (costs.h). With several hosts, the costs of binomial broadcasts and reduces,
+   and of the all-reduces recursive_doubling, binomial, rabenseifner and
+   hierarchical, account for messages inside a host; those of other algorithms
+   assume that all messages go between hosts.
 
    A builder chooses when it is called, from inputs that are the same on all
    ranks: sizes, numbers of ranks and hosts, costs, variables. So variables and
@@ -51,7 +51,7 @@ typedef enum baton_collective {
         BATON_COLLECTIVE_COUNT
 } baton_collective_t;
 
-/* "allreduce"; "?" for an invalid value. */
+/* Returns "allreduce" and so on, or "?" for an invalid value. */
 const char *baton_collective_name(baton_collective_t collective);
 
 /* ---- the cost of an algorithm ------------------------------------------ */
@@ -62,10 +62,11 @@ const char *baton_collective_name(baton_collective_t collective);
 typedef struct baton_cost_case {
     int ranks;
     double bytes;
-    double alpha_us;      /* per message */
-    double beta_us;       /* per byte */
-    double gamma_us;      /* per reduced byte */
-    double segment_bytes; /* for algorithms with segments */
+    double alpha_us; /* cost of a message */
+    double beta_us;  /* cost of a byte */
+    double gamma_us; /* cost of reducing a byte */
+    /* size of a segment, for algorithms that have segments */
+    double segment_bytes;
     /* For baton_algorithm_host_us: the number of the host's processors; 0 means
        one per rank. */
     int processors;
@@ -74,7 +75,8 @@ typedef struct baton_cost_case {
        hosts: the number of hosts (0: one per rank), and the costs of messages
        inside a host. */
     int hosts;
-    bool scattered; /* as in baton_choice_case_t */
+    /* ranks of a host are not consecutive; see baton_choice_case_t */
+    bool scattered;
     double inside_alpha_us;
     double inside_beta_us;
 } baton_cost_case_t;
@@ -90,12 +92,12 @@ typedef union baton_builder {
                            const baton_reduce_scatter_args_t *args);
     void (*allgather)(baton_schedule_t *schedule,
                       const baton_allgather_args_t *args);
-    void (*rooted)(baton_schedule_t *schedule,
-                   const baton_rooted_args_t *args); /* scatter, gather */
+    /* for scatter and gather */
+    void (*rooted)(baton_schedule_t *schedule, const baton_rooted_args_t *args);
     void (*alltoall)(baton_schedule_t *schedule,
                      const baton_alltoall_args_t *args);
-    void (*scan)(baton_schedule_t *schedule,
-                 const baton_scan_args_t *args); /* scan, exscan */
+    /* for scan and exscan */
+    void (*scan)(baton_schedule_t *schedule, const baton_scan_args_t *args);
 } baton_builder_t;
 
 struct baton__terms;
@@ -104,11 +106,11 @@ struct baton__work_model;
 /* An algorithm. Its strings are static. */
 typedef struct baton_algorithm {
     baton_collective_t collective;
-    const char *name; /* as in BATON_ALLREDUCE=name and messages */
+    const char *name; /* the name in BATON_ALLREDUCE=name and in messages */
     baton_builder_t build;
     bool ordered;         /* supports non-commutative reductions */
     bool segmented;       /* has a segment size to choose */
-    bool equal_blocks;    /* does not support sizes per rank */
+    bool equal_blocks;    /* supports only blocks of equal sizes */
     bool ordered_at_ends; /* as `ordered`, but only for root 0 or P - 1 */
     bool one_host;        /* chosen only if all ranks are on one host: in a
                              network its messages would all queue at one port */
@@ -169,7 +171,7 @@ typedef struct baton_choice_case {
     int hosts; /* number of the ranks' hosts, at most `ranks`; 0 means 1 */
     /* Processors of a host, which its ranks share; 0 means one per rank. */
     int processors;
-    size_t bytes; /* as in baton_cost_case_t */
+    size_t bytes; /* size of the vector; see baton_cost_case_t */
     /* True if the reduction is not commutative; must be false if the collective
        does not reduce. */
     bool ordered;
@@ -186,14 +188,14 @@ typedef struct baton_choice_case {
     /* For an all-reduce: true if the target is the source; matters to measured
        choices only. */
     bool in_place;
-    size_t segment_bytes; /* for algorithms with segments; 0: to be chosen */
+    size_t segment_bytes; /* size of a segment; 0: it is chosen, too */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
 
 typedef struct baton_choice {
     baton_algorithm_t algorithm;
-    size_t segment_bytes; /* of algorithms with segments; else 0 */
+    size_t segment_bytes; /* chosen size of a segment; 0 without segments */
     double cost_us; /* expected cost; includes cache misses of reductions. NAN
                        if costs can't be read, and the choice does not depend on
                        them */
@@ -241,8 +243,9 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
 
    Collective: all ranks pass the same options (NULL: defaults), except
    `budget_ms` and `file`. Blocks for at most the budget and one epoch; if a
-   rank stops answering, for at most twice that. Sizes that a rank's budget did
-   not suffice for keep the model's choice; the call returns BATON_OK.
+   rank stops answering, for at most twice that. A size for which a rank's
+   budget did not suffice keeps the model's choice; the call returns BATON_OK
+   all the same.
 
    After an error all choices are as before. BATON_ERR_INVALID: an option, which
    is named; options or costs that differ between ranks; group is NULL.
@@ -250,16 +253,18 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
    answering. BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE:
    in a call node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT, or another error
    that ended an epoch on any rank, or an error of baton_costs_get. On rank 0
-   alone, with the new choices in force: BATON_ERR_SYSTEM, the file can't be
-   written, or as baton_costs_read. */
+   alone, with the new choices in force: BATON_ERR_SYSTEM, if the file can't be
+   written, or an error of baton_costs_read. */
 typedef struct baton_tune_options {
-    size_t size;          /* set by BATON_TUNE_OPTIONS */
-    int budget_ms;        /* 0 means 10 000 */
-    unsigned collectives; /* BATON_TUNE(ALLREDUCE) | ...; 0 means all that have
-                             several algorithms */
-    size_t least_bytes;   /* the smallest size class; 0 means 8 */
-    size_t most_bytes;    /* the largest one, at most 1 GiB; 0 means 4 MiB */
-    bool in_place;        /* all-reduces are in place */
+    size_t size;   /* set by BATON_TUNE_OPTIONS */
+    int budget_ms; /* the longest time to measure; 0 means 10 000 */
+    /* the collectives to measure: BATON_TUNE(ALLREDUCE) | ...; 0 means all that
+       have several algorithms */
+    unsigned collectives;
+    size_t least_bytes; /* the smallest size class; 0 means 8 */
+    /* the largest size class, at most 1 GiB; 0 means 4 MiB */
+    size_t most_bytes;
+    bool in_place; /* all-reduces are measured in place */
     /* The calibration file to which rank 0 adds the results. If it does not
        exist, rank 0 creates it, with the costs in force. NULL: the results are
        not written to a file. */

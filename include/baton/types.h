@@ -62,7 +62,7 @@ typedef enum baton_status {
 #undef BATON_STATUS_ENUM
 } baton_status_t;
 
-/* The status's identifier ("BATON_ERR_BUSY") and its text; for any value. */
+/* Return the identifier ("BATON_ERR_BUSY") and the text of any status. */
 const char *baton_status_name(baton_status_t status);
 const char *baton_status_text(baton_status_t status);
 
@@ -71,8 +71,9 @@ const char *baton_status_text(baton_status_t status);
    failed call; "" if none has failed. Never blocks. */
 const char *baton_error_message(void);
 
-/* An element type (dtypes.h): its bytes (0 for no type) and its name ("i8"),
-   and the type of a name. */
+/* Return the bytes of an element (0 if `dtype` is no type), and the type's
+   name, such as "i8". baton_dtype_find finds the type of a name. The types are
+   in dtypes.h. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
@@ -82,8 +83,7 @@ BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
    AVG adds and then divides: if the sum overflows (f16 above 65504), the mean
-   is infinite. Build.h has the details. Both find functions look for a name
-   ("sum"); BATON_ERR_INVALID lists the names. */
+   is infinite (build.h). An error of baton_op_find lists the names. */
 typedef struct baton_op baton_op_t;
 BATON_CHECKED baton_status_t baton_op_find(const char *name,
                                            const baton_op_t **out);

@@ -15,13 +15,15 @@
 #define ALIGNMENT ((size_t)64)
 #define HUGE      ((size_t)2 << 20)
 
-/* These variables order no other memory, so relaxed is enough. */
+/* The values of these four variables tell nothing about other memory, so
+   relaxed order is enough. */
 static _Atomic int64_t allocations;
 /* Number of allocations until one fails; not positive: none fails. */
 static _Atomic int64_t until_failure;
 static _Atomic size_t uncompared; /* bytes allocated since the last comparison
                                      with available memory */
-/* In tests: the bytes that the kernel has left. */
+/* In tests: the bytes that the kernel is said to have left; SIZE_MAX: ask the
+   kernel. */
 static _Atomic size_t overridden = SIZE_MAX;
 
 static bool failure_is_due(void)
@@ -29,8 +31,9 @@ static bool failure_is_due(void)
     if (atomic_load_explicit(&until_failure, memory_order_relaxed) <= 0) {
         return false;
     }
-    /* Of several threads that count down at once exactly one sees 1; the others
-       leave a negative value, which means off, too. */
+    /* If several threads count down at the same time, exactly one of them gets
+       the old value 1, and its allocation fails. The others leave a negative
+       value, with which no allocation fails. */
     return atomic_fetch_sub_explicit(&until_failure, 1, memory_order_relaxed) ==
            1;
 }
@@ -40,8 +43,8 @@ bool baton__memory_fits(size_t bytes)
     size_t sum = bytes + atomic_fetch_add_explicit(&uncompared, bytes,
                                                    memory_order_relaxed);
     if (sum >= bytes && sum < BATON__TOUCHED_BYTES) {
-        /* For little memory, comparing takes longer than touching the
-           memory. */
+        /* So little memory is not compared with what is available: reading the
+           kernel's files takes longer than touching the memory. */
         return true;
     }
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
@@ -130,8 +133,8 @@ void baton__free_later(void *memory)
     static _Atomic(void *) kept[BATON__KEPT_OBJECTS];
     static _Atomic unsigned next;
     unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
-    /* Acquire, because another thread may have put in the object that is freed
-       here; the exchange of that thread is a release. */
+    /* Acquire, because another thread may have put the object that is freed
+       here into `kept`. The exchange by which it did so is a release. */
     baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
                                          memory, memory_order_acq_rel));
 }

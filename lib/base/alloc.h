@@ -7,17 +7,20 @@
 #include <stdint.h>
 
 /* Allocates count * size zeroed bytes, aligned to 64. Returns NULL if there is
-   no memory or the product overflows, but not for zero bytes. */
+   no memory or the product overflows. For zero bytes, too, it returns an
+   address. */
 void *baton__alloc(size_t count, size_t size);
 
 /* Like baton__alloc, but does not clear the memory. So pages that are never
    touched cost nothing. */
 void *baton__alloc_raw(size_t bytes);
 
-/* Returns false if the kernel has less than `bytes` bytes left: it would kill a
-   process that touches so much memory. Call this again before each
-   BATON__TOUCHED_BYTES of a long piece of memory, as other ranks take memory at
-   the same time. */
+/* Returns false if `bytes` is more than 15/16 of the memory that the kernel has
+   left: the kernel kills a process that touches more than is left. Requests
+   that together are below BATON__TOUCHED_BYTES are not checked, since a check
+   takes long. A caller touches a long piece of memory in parts of
+   BATON__TOUCHED_BYTES, and calls this function before each part, because other
+   ranks take memory at the same time. */
 #define BATON__TOUCHED_BYTES ((size_t)32 << 20)
 bool baton__memory_fits(size_t bytes);
 
@@ -45,8 +48,8 @@ char *baton__copy_string(const char *text);
    it. n is counted from 1; 0 makes no allocation fail. */
 void baton__alloc_fail_nth(int64_t n);
 
-/* For tests: overrides how many bytes the kernel has left; SIZE_MAX ends this.
- */
+/* For tests: overrides how many bytes the kernel has left. SIZE_MAX ends the
+   override. */
 void baton__memory_override(size_t left);
 
 /* For tests: the number of allocations so far, in all threads. */

@@ -28,9 +28,9 @@ static void available_read(const char *root, const char *folder,
     (void)baton__descriptor_read(path, out, bytes);
 }
 
-/* Finds a line of a file that begins with `key`, and stores the number after
-   the key. Returns false if there is no such line, or if a word such as "max"
-   follows instead of a number. */
+/* Finds the line that begins with `key` in the file root/folder/name, and
+   stores the number after the key. Returns false if there is no such line, or
+   if a word such as "max" follows instead of a number. */
 static bool available_find(const char *root, const char *folder,
                            const char *name, const char *key, uint64_t *out)
 {
@@ -72,7 +72,8 @@ static uint64_t available_in(const char *root, const version_t *names,
 
 /* Returns the least number of bytes that a control group or one of its
    ancestors has left. In a container the process's own group may be mounted as
-   the root of the hierarchy; then a path from /proc names no folder there. */
+   the root of the hierarchy; then the path in /proc names no folder there, and
+   only the root counts. */
 static uint64_t available_upwards(const char *root, const version_t *names,
                                   const char *group)
 {

@@ -1,5 +1,5 @@
-/* The costs of this machine, which are estimates or come from a calibration
-   file:
+/* The costs of this machine (baton_costs_t), which are estimates or come from a
+   calibration file:
 
        baton-calibration 1
        machine AMD EPYC 7B13, 2 processors
@@ -35,10 +35,11 @@ enum { FORM = 1 };
 
 /* The costs between hosts are those of TCP over 10 Gbit/s, the costs of a
    device those of 16 lanes of PCIe 4.0. Inside a host beta is fixed at 0.1. Of
-   every other cost 5 or 6 values were tried, and the values were taken whose
-   choices came closest to the fastest measured algorithms. The measurements
-   were of six collectives (of all-reduces in place, too) on 2, 3, 4 and 8 ranks
-   of 2 processors, with 1 KiB to 4 MiB in ordinary and in shared memory. */
+   every other cost 5 or 6 values were tried. The values that were taken make
+   Baton choose algorithms that come closest to the fastest measured ones. The
+   measurements were of six collectives (of all-reduces in place, too) with 2,
+   3, 4 and 8 ranks on 2 processors, with 1 KiB to 4 MiB in ordinary and in
+   shared memory. */
 static const baton_costs_t estimates = {
     .size = sizeof(baton_costs_t),
     .inside = {.alpha_us = 4, .beta_ns = 0.1},

@@ -46,14 +46,16 @@ typedef struct value {
 } value_t;
 
 static value_t values[BATON__CONFIG_COUNT];
-static char first_error[BATON__MESSAGE_BYTES]; /* "" if all values are valid */
+/* the message about the first invalid variable; "" if all are valid */
+static char first_error[BATON__MESSAGE_BYTES];
 
 /* `values` and `first_error` are written under the lock, and then `loaded` is
    stored with release. A thread loads it with acquire before it reads the
    two. */
 static atomic_bool loaded;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Errors in the environment were reported to the log. */
+/* True after a thread has taken on to report errors in the environment
+   (baton__config_is_unchecked). */
 static atomic_bool checked;
 
 /* Returns the index of `word` in a list separated by spaces; -1 if the list

@@ -108,10 +108,10 @@ typedef enum baton__config_id {
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 
-/* Both functions return the value in use. The first call of any of them reads
-   the environment; an empty variable counts as unset, and an invalid one has
-   its default. The number of a WORD is its index among the words allowed. Any
-   thread may call these functions. */
+/* Both functions return the value in use. The first call of either of them
+   reads the environment; an empty variable counts as unset, and an invalid one
+   has its default. The number of a WORD is its index among the words allowed.
+   Any thread may call these functions. */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);
 

@@ -8,7 +8,8 @@ void baton__descriptor_close(int *fd)
 {
     int open = *fd;
     int error = errno;
-    /* Set before close, since another thread may fork between the two. */
+    /* *fd is set before the close: if another thread forks in between, the
+       child must not find a closed descriptor in *fd. */
     *fd = -1;
     if (open >= 0) {
         (void)close(open);

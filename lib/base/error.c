@@ -168,7 +168,9 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
 /* ---- processes that fork ------------------------------------------------ */
 
 static atomic_int engine_count;
-static bool forked; /* true in a forked child process, which has one thread */
+/* True in a process that was forked while its parent had engines. It need not
+   be atomic: it is written in the child, which has one thread then. */
+static bool forked;
 
 static void note_fork(void)
 {

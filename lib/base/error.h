@@ -36,13 +36,13 @@ static inline bool baton__goes_on(baton_status_t status)
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
-/* Sets and returns the error that no `what` has this name. The message lists
-   all names, and the nearest one. */
+/* Sets and returns the error that no `what` (such as "reduction") is called
+   `name`. The message lists all `names`, and says which is nearest. */
 baton_status_t baton__error_unknown(const char *what, const char *name,
                                     const char *const *names, size_t count);
 
-/* Returns the status of this thread's last error. Used after one of the checks
-   below has failed. */
+/* Returns the status of this thread's last error. Used after a check that
+   returns only false has failed, such as baton__is_given or those below. */
 baton_status_t baton__error_status(void);
 
 /* Returns false if an object is NULL or was destroyed. This thread's error
@@ -50,11 +50,13 @@ baton_status_t baton__error_status(void);
 bool baton__is_alive(const void *object, bool destroyed, const char *function,
                      const char *what);
 
-/* Adds to the number of engines of this process. A process that is forked while
-   there are engines has their memory, which it shares in part with its parent
-   and peers, but none of their threads: so it must not use them. */
+/* Adds `engines` to the number of engines of this process. A process that is
+   forked while there are engines has their memory, which it shares in part with
+   its parent and peers, but none of their threads. So the child must not use
+   the engines. */
 void baton__process_count(int engines);
 
-/* Returns false in a process that was forked while its parent had engines: it
-   must not use them. The error, BATON_ERR_STATE, then names the function. */
+/* Returns false in a process that was forked while its parent had engines: such
+   a child must not use the engines. The error, BATON_ERR_STATE, then names the
+   function. */
 bool baton__process_is_own(const char *function);

@@ -1,5 +1,5 @@
-/* Element types, and elements as integers. f16 and bf16 are converted to and
-   from f32 with integer arithmetic and selects only, so that loops over
+/* Element types, and elements taken as integers. f16 and bf16 are converted to
+   and from f32 with integer arithmetic and selects only, so that loops over
    elements vectorise. Rounding is to nearest even. Every NaN becomes the one
    canonical NaN, so that a result does not depend on which instructions
    converted it. */
@@ -44,7 +44,7 @@ static inline unsigned baton__digits_of(baton_dtype_t part)
 #define BATON__NAN(bytes, digits)                                              \
     (BATON__INFINITY(bytes, digits) | UINT64_C(1) << ((digits)-2))
 
-/* The lowest `size` bytes of a word: they begin here in its memory. */
+/* The address of the lowest `size` bytes of a word. */
 #define BATON__LOW_BYTES(word, size)                                           \
     ((char *)&(word) +                                                         \
      (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 0 : sizeof(word) - (size)))
@@ -101,8 +101,8 @@ static inline uint16_t baton__f16_of_f32(float value)
     const uint32_t infinity = 255u << 23;
     const uint32_t too_large = (127u + 16u) << 23; /* 65536 */
     const uint32_t smallest = 113u << 23;          /* 2^-14 */
-    /* Adding this number to one below 2^-14 rounds it: the lowest bits of the
-       sum are then the f16 subnormal. */
+    /* Adding this number to a value below 2^-14 rounds that value: the lowest
+       bits of the sum are then the f16 subnormal. */
     const uint32_t shifter = (127u - 15u + 23u - 10u + 1u) << 23;
     uint32_t bits = baton__bits_of_f32(value);
     uint32_t sign = bits & 0x80000000u;

@@ -13,8 +13,9 @@ static inline uint64_t baton__mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Returns the k-th group of 64 random bits of a stream under a seed. `stream`
-   is a number for a purpose, such as a rank. */
+/* Returns the k-th group of 64 random bits of a stream under a seed. Bits for
+   different purposes come from different streams; `stream` is the number of one
+   of them, for example a rank. */
 static inline uint64_t baton__random(uint64_t seed, uint64_t stream, uint64_t k)
 {
     const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);

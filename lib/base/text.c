@@ -132,7 +132,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Levenshtein's distance, with one row of the matrix. */
+/* Computes Levenshtein's distance, with only one row of the matrix in
+   memory. */
 size_t baton__edit_distance(const char *a, const char *b)
 {
     size_t row[NAME_BYTES];

@@ -32,8 +32,8 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values) BATON_PRINTF(2, 0);
 
-/* Adds the arguments of the function that contains this, whose last parameters
-   are `format, ...`. */
+/* Appends to `text` what the function that uses this macro was given to format:
+   the last parameters of that function are `format, ...`. */
 #define BATON__TEXT_ADD_ARGUMENTS(text, format)                                \
     do {                                                                       \
         va_list arguments;                                                     \

@@ -7,7 +7,7 @@
 
 /* While this thread's counter is above 0, baton_engine_interrupt does not
    interrupt its waits. It is above 0 in threads of the library, and during
-   calls that could not be continued. */
+   calls that could not be continued after an interrupt. */
 extern _Thread_local int baton__thread_patience;
 
 /* Starts a thread, with a name of at most 15 characters for debuggers, and

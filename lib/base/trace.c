@@ -1,12 +1,14 @@
-/* The file is created once in a process, is mapped from then on, and is never
-   unmapped, so that a thread that adds a record while another one stops the
-   trace writes into memory that is there. Its blocks are reserved when it is
-   created: a store into a page for which a file system has no room would raise
-   SIGBUS.
+/* The trace of a process is a file (trace.h). It is created once and then stays
+   mapped, so that a thread that adds a record while another thread stops the
+   trace writes into memory that is still mapped. (Only a forked child unmaps
+   it.) Its blocks are reserved when it is created: a store into a page for
+   which a file system has no room would raise SIGBUS.
 
-   Threads take records by an atomic addition. A thread that is suspended while
-   it fills a record in can be overtaken by a whole lap of the others, and then
-   both write the same record; it stays readable, and may mix the two. */
+   A thread takes the next record by an atomic addition. After the last record
+   the first one is used again: a new lap begins. While a thread that fills a
+   record in is suspended, the other threads may use up a whole lap, and then
+   two threads write the same record. The record stays readable, but may mix the
+   contents of both. */
 #include "base/trace.h"
 
 #include "base/clock.h"
@@ -60,8 +62,9 @@ static _Thread_local uint32_t thread_number;
 
 /* ---- the file ------------------------------------------------------------ */
 
-/* A child has its parent's file in its memory, and must not write into it. The
-   lock may be held by a thread that the child does not have. */
+/* Called in a forked child, which has its parent's file mapped and must not
+   write into it. At the fork a thread that the child does not have may have
+   held the lock, so the child initialises the lock anew. */
 static void trace_forget(void)
 {
     baton_trace_stop();
@@ -106,7 +109,8 @@ static int trace_create(const char *folder, const char *host, char *path,
 }
 
 /* Gives the file its size and blocks, and maps it. Returns 0 or an error
-   number. A size above RLIMIT_FSIZE would raise SIGXFSZ. */
+   number. A size above RLIMIT_FSIZE would raise SIGXFSZ, so it is an error
+   here. */
 static int trace_map(int fd, size_t bytes, baton__trace_t **out)
 {
     struct rlimit most;
@@ -210,7 +214,8 @@ baton_status_t baton_trace_start(const char *folder)
                               __func__, folder, folder_of);
     }
     if (status == BATON_OK) {
-        /* Pairs with the loads in the functions below. */
+        /* Pairs with the acquire loads in baton__trace_add and
+           baton_trace_begin. */
         atomic_store_explicit(&baton__trace.file, mapped, memory_order_release);
     }
     (void)pthread_mutex_unlock(&lock);
@@ -224,8 +229,8 @@ void baton_trace_stop(void)
 
 void baton__trace_begin_if_asked(void)
 {
-    /* the process that called this function last; a forked child has another
-       number */
+    /* The PID of the process that called this function last. A forked child has
+       another PID, so it begins a trace of its own. */
     static atomic_int asked;
     const char *folder = baton__config_text(BATON__CONFIG_TRACE);
     if (folder[0] != '\0' && atomic_exchange(&asked, getpid()) != getpid() &&
@@ -251,13 +256,15 @@ void baton__trace_add(const baton_trace_record_t *record)
         (_Atomic uint64_t *)&trace->head.written, 1, memory_order_relaxed);
     const uint64_t lap = i >> lap_bits;
     baton_trace_record_t *to = &trace->records[i - (lap << lap_bits)];
-    /* A locked addition waits for the stores before it, so the lines that are
-       written next should be in the cache by then. */
+    /* The next record's atomic addition waits for the stores to this record. So
+       that stores are quick, the cache line of a later record is prefetched
+       here. */
     __builtin_prefetch(to + 16, 1);
-    /* All of these stores release the one before, so a reader that sees a part
-       of this record sees that `what` is NONE, or all of it. They have the
-       sizes of the stores to `*record`: a load of several of these at once
-       would wait for them. */
+    /* Each of these stores is a release. So a reader that sees a part of the
+       new record also sees that `what` is NONE, or sees the whole record. The
+       fields are stored one by one, as the caller has stored those of
+       `*record`: a wider load from `*record` would have to wait for several of
+       the caller's stores. */
     PUT(to, uint8_t, what, BATON_TRACE_NONE);
     PUT(to, uint64_t, time_ns, record->time_ns);
     PUT(to, uint64_t, value, record->value);
@@ -289,8 +296,8 @@ uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule)
 
 /* ---- spans --------------------------------------------------------------- */
 
-/* Returns the place of a name in the table, from `first` on; if it is not
-   there, the number of names. */
+/* Searches the table of names from the place `first` on. Returns the place of
+   the name, or the number of names if the name is not found. */
 static uint32_t trace_find(const baton__trace_t *trace, const char *name,
                            uint32_t first)
 {
@@ -304,8 +311,8 @@ static uint32_t trace_find(const baton__trace_t *trace, const char *name,
     return first;
 }
 
-/* Returns the place of a name, which it adds if it is new; that of "other" if
-   there are too many. */
+/* Returns the place of a name in the table. Adds the name if it is new. If the
+   table is full, returns the place of the name "other". */
 static uint32_t trace_name(baton__trace_t *trace, const char *name)
 {
     uint32_t at = trace_find(trace, name, 0);

@@ -1,5 +1,5 @@
-/* The trace's file of this process: the ring of records, and the tables of
-   schedules and names; see baton/trace.h. progress/state/traced.h makes the
+/* The trace file of this process: records, which are used in turn, and tables
+   of schedules and names; see baton/trace.h. progress/state/traced.h makes the
    records of epochs and messages, and trace.c those of spans. */
 #pragma once
 
@@ -25,14 +25,14 @@ static inline bool baton__trace_is_on(void)
         false);
 }
 
-/* Begins to record if BATON_TRACE says so. Only the first call in a process
-   does anything; if it fails, it warns. */
+/* Begins to record if BATON_TRACE names a folder. Only the first call in a
+   process does anything. If it fails, it logs a warning. */
 void baton__trace_begin_if_asked(void);
 
-/* Puts a schedule into the table. Returns its number, or 0 if it has no room
-   there, or this process does not record. */
+/* Puts a schedule into the table. Returns the schedule's number; 0 if the table
+   is full, or if this process has no trace file. */
 uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule);
 
 /* Adds a record; its `thread` and `lap` are set by this function. Any thread
-   may call this and the one above. */
+   may call this function and baton__trace_enter. */
 void baton__trace_add(const baton_trace_record_t *record);

@@ -3,7 +3,8 @@
 
 #include <stdint.h>
 
-/* An element in the user's memory: of any declared type, at any address. */
+/* Qualifies the type of an element in the user's memory, which may have any
+   declared type and any address. */
 #define FOREIGN __attribute__((may_alias, aligned(1)))
 
 #define PREFETCH(address) __builtin_prefetch(address)

@@ -5,9 +5,9 @@
    otherwise each write to a line waits. The cores of a virtual machine change
    between these two states. On 2 cores of an AMD EPYC a copy of 512 KiB through
    the cache takes 28 us in the first state, and the sum that then reads the
-   copy on the other core takes 20 us. In the second state they take 220 to 275
-   us and 31 us. With a copy past the cache they take 20 and 35 us in the first
-   state, and 13 and 33 us in the second.
+   copy on the other core takes 20 us. In the second state the copy takes 220 to
+   275 us, and the sum 31 us. With a copy past the cache, copy and sum take 20
+   and 35 us in the first state, and 13 and 33 us in the second.
 
    So copies go through the cache and are timed. One slow copy may have been
    preempted. After SLOW_COPIES slow copies in a row the next PAST_COPIES copies

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-/* Only copies of this size or more are worth a choice: shorter ones take as
-   long through the cache as past it; see copy.c. */
+/* baton__copy_shared pays only for copies of at least this size: shorter copies
+   take as long through the cache as past it; see copy.c. */
 #define BATON__COPY_SHARED_BYTES ((size_t)16 * 1024)
 
 /* Copies through the cache or past it, whichever recent copies of this thread

@@ -95,9 +95,9 @@ static inline int16_t kernels_half_key(uint16_t half)
 HALF_FUNCTIONS(f16, 11)
 HALF_FUNCTIONS(bf16, 8)
 
-/* Compilers do not use the processor's own instructions to convert f16. So
-   f16_block reduces whole vectors with these instructions, and returns the
-   number of elements that it has reduced. */
+/* Compilers do not use the processor's own instructions to convert f16. So the
+   functions f16_sum_block and f16_prod_block reduce whole vectors with these
+   instructions, and return the number of elements that they have reduced. */
 #if defined(__AVX512F__)
 typedef __m512 floats_t;
 typedef __m256i halves_t;
@@ -165,7 +165,8 @@ F16_BLOCK(prod, *)
         }                                                                      \
     }
 
-/* Reduces elements of `parts` parts part by part, by the function `of_part`. */
+/* Defines the reduction of elements that consist of `parts` parts each. The
+   function `of_part` reduces the parts one by one. */
 #define OF_PARTS(name, of_part, parts)                                         \
     static void name(void *target, const void *left, const void *right,        \
                      size_t count)                                             \
@@ -209,9 +210,9 @@ F16_BLOCK(prod, *)
 
 #define STRUCT __attribute__((may_alias, packed))
 
-/* The product takes two loops. In a single loop gcc 12 would fuse the
-   difference and the sum, which alternate, with the multiplications, despite
-   the flag that forbids it. */
+/* The product of complex numbers takes two loops. In a single loop gcc 12 would
+   fuse the difference and the sum, which alternate, with the multiplications,
+   despite the flag that forbids it. */
 #define COMPLEX_BLOCK ((size_t)64)
 #define COMPLEX_LOOPS(name, part, type)                                        \
     typedef struct STRUCT name {                                               \

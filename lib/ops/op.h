@@ -80,11 +80,12 @@ typedef struct baton__op {
     union {
         size_t offset[BATON__OPERANDS];
         struct {
-            /* In an activation: the index of its content in `activations`. In
-               other messages this is offset[TARGET]. */
+            /* In an activation: the index of its content in the context's array
+               `activations`. In other messages this field is
+               offset[TARGET]. */
             size_t slot;
             union {
-                size_t left; /* this is offset[LEFT] */
+                size_t left; /* in a send, this field is offset[LEFT] */
                 /* In a receive: 1 + the index of its loan in the plan's list of
                    loans. 0: the receive has no loan. */
                 size_t loan;
@@ -155,8 +156,9 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_STATE,
     /* The sender reports a loss: `epoch` is 1 + the lost rank, or 0 for none.
        The tag has the bit BATON__LEFT_ENDED if the lost rank's process has
-       ended. With the bit BATON__LEFT_NOT the sender stays in the group;
-       without it, the sender has left the group alone. */
+       ended. With the bit BATON__LEFT_NOT the sender stays in the group.
+       Without it, the sender has left the group, and does not wait for the
+       other ranks. */
     BATON__MESSAGE_LEFT,
     /* The ranks that the sender considers lost; see
        progress/membership/shrink.h. */
@@ -205,7 +207,8 @@ static inline int baton__async_what(uint64_t state)
     return (int)(state & ((1 << BATON__ASYNC_BITS) - 1));
 }
 
-/* The state of an epoch that its nodes need in addition to the plan. */
+/* What the nodes of an epoch need in addition to their records: the addresses
+   of its buffers, the transport, and the state of its async nodes. */
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
@@ -219,7 +222,10 @@ typedef struct baton__context {
     baton__activation_t *activations; /* contents of activations, by `slot` */
     /* States of the async nodes, by ordinal. */
     baton__async_t *asyncs;
-    int64_t flip; /* the peer of a node is op->peer ^ flip; see sched/share.h */
+    /* If ranks share node records, the records have the peers of the rank that
+       made them; this rank's peer is op->peer ^ flip. Otherwise `flip` is 0.
+       See sched/share.h. */
+    int64_t flip;
     /* The header of the epoch's messages, without tag and kind. */
     baton_header_t header;
 } baton__context_t;
@@ -231,14 +237,14 @@ struct baton_call {
     bool explained; /* the user's function has called baton_call_fail */
 };
 
-/* One more result of a baton__issue_fn: the node has begun, and will complete
-   later. */
+/* A result of a baton__issue_fn, besides the values of baton_status_t: the node
+   has begun, and will complete later. */
 #define BATON__PENDING 4
 
 /* Executes or begins a node. If the node is a reduction or copy, executes only
    `bytes` bytes of it, from byte `begin` on. Returns BATON_OK if the node has
-   completed, BATON__PENDING, BATON_SKIP, or an error whose message is this
-   thread's. */
+   completed, BATON__PENDING, BATON_SKIP, or an error, whose message it has set
+   as this thread's error message. */
 typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
                                const baton__context_t *context, size_t begin,
                                size_t bytes);
@@ -252,10 +258,12 @@ int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
 
 typedef struct baton__kind_info {
     const char *name; /* "recv" in "recv#17" */
-    /* A bit for each operand that the node reads, or writes. */
+    /* The operands that the node reads, and those that it writes: bit i stands
+       for operand i (TARGET, LEFT, RIGHT). */
     uint8_t reads, writes;
     bool message; /* the node sends or receives a message */
-    /* NULL: the engine itself does the node's work, or the node has none. */
+    /* Executes or begins a node of this kind. NULL: the engine itself does the
+       node's work, or the node has none. */
     baton__issue_fn issue;
 } baton__kind_info_t;
 

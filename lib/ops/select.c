@@ -4,12 +4,13 @@
 
        sample --> estimate --> filter --> exact k-th of the candidates
                      ^           |  |
-                     |           |  +-- too few: half of the estimate
+                     |           |  +-- too few: again, with half the estimate
                      |           v
-                     |       too many: the estimate is the threshold, if it is
-                     |           |     tied
+                     |       too many: the estimate is the threshold, if ties
+                     |           |     at it fill the selection
                      |           v
-                     +--- more than the estimate; then the exact k-th of all
+                     +--- otherwise again, with the next key above it; after
+                          that, the exact k-th of all elements
 
    Positions of the sample are random, one from each stratum, so the estimate's
    error does not depend on the distribution of values, nor on their order. Only
@@ -298,9 +299,10 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    /* This rank is so small that the key at it is probably above the threshold.
-       If the sample is likely to have only few of the k largest elements,
-       `high` is the largest key of the sample. */
+    /* `rank` counts the sample's keys from the largest on. It is so small that
+       the key at this place is probably above the threshold. If the sample
+       probably has only few of the k largest elements, `rank` is 1, and `high`
+       is the largest key of the sample. */
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
     return result;
@@ -394,8 +396,9 @@ static void select_take(baton_dtype_t dtype, found_t *found,
 }
 
 /* Computes the whole vector if it is not computed yet, and finds the elements
-   that reach the key `least`; none reaches a key above that of NaNs. Stops
-   searching after it has found more elements than found->capacity. */
+   that reach the key `least`; a key above that of NaNs is reached by no
+   element. Stops searching after it has found more elements than
+   found->capacity. */
 static void select_pass(const baton_accumulation_t *of,
                         const baton__filter_t *filter, uint64_t least,
                         found_t *found)
@@ -403,7 +406,7 @@ static void select_pass(const baton_accumulation_t *of,
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
     const baton__select_kernels_t *kernels = baton__select_kernels();
-    /* The first piece is shorter than the others, so that these begin at a
+    /* The first piece is shorter than the others, so that the others begin at a
        cache line: of the new velocities if velocities are stored as bf16, else
        of `sum`. */
     const bool halves = of->short_velocity;

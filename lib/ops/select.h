@@ -15,10 +15,11 @@ typedef struct baton__filter {
     uint64_t nan; /* the key of all NaNs */
 } baton__filter_t;
 
-/* Computes `count` elements of the sum, from `at` on, unless of->right is NULL.
+/* Computes `count` elements of the vector of->sum, from element `at` on, unless
+   of->right is NULL.
    If `threshold` is not 0, also writes the index and the bits of each of these
-   elements that reaches the threshold, and returns how many they are. `indices`
-   and `values` must have room for count + BATON__PASS_MORE.
+   elements that reaches the threshold, and returns the number of elements that
+   reach it. `indices` and `values` must have room for count + BATON__PASS_MORE.
 
    If of->stream is set, the elements are stored past the caches. Then the
    caller must call stream_end after the last pass, which orders these stores
@@ -61,7 +62,7 @@ baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
 uint64_t baton__key_at(const baton_selection_t *from,
                        const baton__filter_t *filter, size_t i);
 
-/* Selects exactly the k largest elements; k is at most the count. Looks first
+/* Selects exactly the k largest elements; k is at most from->count. Looks first
    among the elements with a magnitude of at least `least`. `least` is a guess,
    and affects only the time, not the result. */
 size_t baton__select_from(const baton_selection_t *from, size_t k,

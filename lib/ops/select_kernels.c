@@ -20,7 +20,8 @@ enum {
     /* Number of elements that are computed and compared at a time. */
     BLOCK = 64,
     LINE = 64, /* bytes of a cache line */
-    /* Bytes from an element to the one that is prefetched with it. */
+    /* Distance in bytes from an element that is read to the element that is
+       prefetched at the same time. */
     AHEAD_BYTES = 2048,
     /* Number of partial sums. It is the same on all machines, so that all of
        them add in the same order. */
@@ -121,7 +122,10 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         float u = of->nesterov ? (last + next) * m : last * m + next;
         halves[j] = baton__bf16_of_f32(u);
         float lost = u - baton__f32_of_bf16(halves[j]);
-        /* If `lost` is an infinity or NaN, 0 takes its place. */
+        /* The velocity loses `lost` by its rounding. In later steps this part
+           would have contributed lost * m / (1 - m) in all, so this is added
+           now. An infinite or NaN `lost` (then lost - lost is not 0) adds
+           nothing. */
         lost = lost - lost == 0 ? lost * later : 0;
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
@@ -214,8 +218,8 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
 #define KEY(bits, signed_type)                                                 \
     (signed_type)((signed_type)((bits) ^ flip) & mask)
 
-/* Defines a function that writes the index and the bits of each element of a
-   block that reaches the threshold. */
+/* Defines a function that goes over the elements of a block, and writes the
+   index and the bits of each element that reaches the threshold. */
 #define FIND(name, signed_type)                                                \
     static inline size_t name(                                                 \
         const void *block, size_t length, const baton__filter_t *filter,       \

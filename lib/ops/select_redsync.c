@@ -1,6 +1,6 @@
 /* RedSync's selections (Fang et al. 2019, see baton/select.h; algorithms 2 and
    3). Comments below state our choices where the paper leaves details open. On
-   processors these selections take more passes than baton_select_topk. */
+   CPUs these selections take more passes than baton_select_topk. */
 #include "ops/select.h"
 
 #include <math.h>
@@ -20,9 +20,9 @@ typedef struct spread {
     double largest;
 } spread_t;
 
-/* Measures mean and maximum of the magnitudes. Returns false if there are none,
-   since there is no element, or since an element is a NaN or an infinity. If
-   the selection is of one side, the mean is still that of both sides, which
+/* Measures mean and maximum of the magnitudes. Returns false if there is no
+   element, or if an element is a NaN or an infinity. If only positive or only
+   negative elements are selected, the mean is still that of all elements, which
    affects only the time. */
 static bool spread_of(const baton_selection_t *from, spread_t *out)
 {

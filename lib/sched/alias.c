@@ -13,10 +13,11 @@
 #include <stdlib.h>
 
 /* If more buffers than this are rebound, all buffers are sorted; otherwise each
-   rebound one is compared with all others. */
+   rebound buffer is compared with all other buffers. */
 enum { COMPARED_ONE_BY_ONE = 8 };
 
-/* A buffer to be sorted by address. */
+/* The first address of a buffer, and its number. Buffers are sorted by address
+   in an array of these. */
 typedef struct baton__range {
     uintptr_t begin;
     uint32_t buffer;
@@ -52,7 +53,8 @@ static uint32_t sort_buffers(const baton_schedule_t *schedule)
     return count;
 }
 
-/* Gives each chain of overlapping ranges one space. */
+/* Puts buffers into one space if they overlap, directly or by way of other
+   buffers. `ranges` is sorted by address. */
 static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
                         uint32_t count)
 {
@@ -70,8 +72,8 @@ static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
     }
 }
 
-/* Returns an error if one of the node's operands that it writes overlaps one
-   that it reads, unless the two are exactly the same bytes. */
+/* Returns an error if an operand that the node writes overlaps an operand that
+   it reads, unless the two operands are exactly the same bytes. */
 static baton_status_t alias_check_node(const baton_schedule_t *schedule,
                                        uint32_t node)
 {
@@ -111,8 +113,8 @@ static bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
     return a < b ? b - a < a_bytes : a - b < b_bytes;
 }
 
-/* Returns true if the memory of the two buffers overlaps in the same way as at
-   commit, or is apart as at commit. */
+/* Returns true if the two buffers overlap by the same bytes as at commit, or if
+   they overlap neither now nor at commit. */
 static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
 {
     uintptr_t a_now = (uintptr_t)a->memory;
@@ -151,7 +153,7 @@ static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
 
 baton_status_t baton__find_aliases(baton_schedule_t *schedule)
 {
-    /* An earlier commit that failed has left its ranges. */
+    /* An earlier commit that failed may have left its array. */
     baton__free(schedule->ranges);
     schedule->ranges =
         baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);

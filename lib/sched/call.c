@@ -1,5 +1,5 @@
 /* Functions that a user's function may call while it runs in a call node: they
-   read the node's epoch and change it. */
+   read and change the state of the node's epoch. */
 #include "base/error.h"
 #include "sched/schedule.h"
 

@@ -219,8 +219,9 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Makes a view the operand `which` of a node's record. If the view is wrong,
-   returns false, and the schedule keeps that error. */
+/* Stores a view as the operand `which` (BATON__TARGET, BATON__LEFT or
+   BATON__RIGHT) of a node's record. Returns false if the view is invalid; the
+   schedule keeps the error. */
 static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
                         baton_view_t view)
 {
@@ -341,10 +342,10 @@ baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
     if (!baton__graph_open(schedule, __func__)) {
         return no_node;
     }
-    /* Ranks that share plans compute nothing, so here the order of the operands
-       does not matter. They are put in the order of buffers and offsets, so
-       that ranks whose reductions differ only in that order share a plan,
-       too. */
+    /* Ranks that share plans (share.h) compute nothing, so the order of the
+       operands does not matter to them. Here their operands are put into the
+       order of buffers and offsets, so that ranks whose reductions differ only
+       in that order share a plan, too. */
     bool turns = schedule->group->sharing != NULL && precedes(right, left);
     bool valid =
         set_reduction(schedule, &record, dtype, op) &&
@@ -364,9 +365,10 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
     return valid ? graph_add(schedule, op) : no_node;
 }
 
-/* Adds a node. `missing` is the name of a function that the user should have
-   given, and the schedule then keeps that error; NULL: no function is
-   missing. */
+/* Adds a node that calls functions of the user. If the user has not given a
+   function that the node needs, `missing` is the name of that function; then
+   adds no node, and the schedule keeps the error. Otherwise `missing` is
+   NULL. */
 static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
                                  baton__op_t op, const char *missing)
 {

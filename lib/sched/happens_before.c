@@ -3,8 +3,8 @@
 
 #include "base/alloc.h"
 
-/* A chain that is shorter than this gets no clock, since its clock would save
-   too little. */
+/* A chain that is shorter than this gets no clock (happens_before.h), since its
+   clock would save too little. */
 enum { LONG_CHAIN = 64 };
 
 static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
@@ -12,8 +12,8 @@ static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
     return self->order->first[node + 1] - self->order->first[node];
 }
 
-/* Returns a number n: the node happens after a node u if at least n of the
-   node's predecessors are u or happen after u. */
+/* Returns how many of a node's predecessors must be a node u, or happen after
+   u, so that the node itself happens after u (happens_before.h). */
 static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 {
     uint32_t need = self->schedule->needs[node];
@@ -60,7 +60,9 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
     /* This reuses the array `reach`, which holds nothing before the first
        walk. */
     uint32_t *length = self->reach;
-    uint32_t chosen[BATON__CLOCKS + 1] = {0}; /* the last one gets no clock */
+    /* The longest chains so far, the longest first. The last entry only has a
+       chain that is no longer among the BATON__CLOCKS longest. */
+    uint32_t chosen[BATON__CLOCKS + 1] = {0};
     for (uint32_t chain = 0; chain < chains; chain++) {
         length[chain] = 0;
         self->tail[chain] = BATON__CLOCKS;
@@ -89,8 +91,8 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 
 /* Sets the clocks of all nodes. If a node needs all its predecessors, it
    happens after everything that any of them happens after. For a node that does
-   not need all of them, the clocks of other chains than its own stay 0, and
-   only a walk gives the answer. */
+   not need all of them, the clocks of other chains than the node's own stay 0,
+   and only a walk gives the answer. */
 static void set_clocks(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;

@@ -5,11 +5,11 @@
    are u or happen after u, because then any k of v's predecessors include one
    of these.
 
-   The general answer takes a walk over all nodes between the two. But most
-   questions are about two nodes that lie on one path of the graph, or are
-   connected by a long one. So the nodes are first divided into paths (chains).
-   For each of the longest chains a node has a clock: the last node of that
-   chain that happens before the node. */
+   To answer in general takes a walk over all nodes between u and v in the
+   topological order. But most questions are about two nodes that lie on one
+   path of the graph, or that a long path connects. So the nodes are first
+   divided into paths (chains). For each of the longest chains a node has a
+   clock: the last node of that chain that happens before the node. */
 #pragma once
 
 #include "sched/schedule.h"
@@ -25,18 +25,19 @@ typedef struct baton__happens_before {
        or BATON__CLOCKS. */
     uint32_t *tail;
     /* By node: the number of the last walk that found that the node happens
-       after u. */
+       after the node at which the walk began. */
     uint32_t *reach;
     uint32_t walk; /* number of the last walk */
-    /* By node: the last node v of which this node was marked as a
-       predecessor. */
+    /* By node: the last node of which this node was marked as a predecessor
+       (is_direct in happens_before.c). */
     uint32_t *stamp;
     uint32_t stamped; /* the node whose predecessors were marked last */
     /* By node, for each clock: 1 + the position of the last node of the clock's
        chain that happens before the node; 0: no node of the chain does. */
     uint32_t *clock;
     uint32_t clocks;
-    /* The u and v of the last question whose answer was yes. */
+    /* The nodes u and v of the last question (baton__happens_before) whose
+       answer was yes. */
     uint32_t asked_u, asked_v;
 } baton__happens_before_t;
 

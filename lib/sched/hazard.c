@@ -1,20 +1,22 @@
 /* Hazards, which commit reports as errors. Two nodes make a hazard if they
    access the same bytes, at least one of them writes these, and neither node
-   happens before the other. So does a node that uses a length but does not
-   happen after the receive that sets the length.
+   happens before the other. A node that uses a length (baton_length_t) is a
+   hazard, too, if it does not happen after the receive that sets the length.
 
    Each space, the memory of overlapping buffers (alias.c), is divided into
-   segments at the ends of its views; an access covers whole segments.
+   segments at the first and last bytes of its views; an access covers whole
+   segments.
 
      view of recv#0     |---------------|
      view of reduce#1           |---------------|
      segments           |   0   |   1   |   2   |
 
    The check visits the nodes in a topological order, and stores for each
-   segment its last writer and the nodes that have read it since. A node that
-   writes must happen after all of these, a node that reads after the writer. By
-   transitivity older accesses need no check. The same walk finds the nodes that
-   read the data of a receive (loans.h). */
+   segment the node that wrote it last (its writer) and the nodes that have read
+   it since. A node that writes must happen after all of these; a node that
+   reads must happen after the writer. By transitivity older accesses need no
+   check. The same walk finds the nodes that read the data of a receive
+   (loans.h). */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/happens_before.h"
@@ -39,7 +41,9 @@ typedef struct reader {
 
 typedef struct segment {
     uint32_t writer;
-    uint32_t readers; /* the head of a list of readers, in the pool */
+    /* index in `pool` of a list: the nodes that have read the segment since the
+       writer wrote it */
+    uint32_t readers;
 } segment_t;
 
 typedef struct checker {
@@ -277,7 +281,8 @@ static baton_status_t check_all(checker_t *c)
 
 /* ---- lengths ---------------------------------------------------------- */
 
-/* Finds the receive that sets each length, or BATON__NO_NODE. */
+/* Stores, for each length, the receive that sets the length, or BATON__NO_NODE
+   if there is none. */
 static baton_status_t find_receives(checker_t *c)
 {
     const baton_schedule_t *schedule = c->schedule;

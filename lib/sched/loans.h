@@ -25,15 +25,16 @@
 bool baton__loans_begin(const baton_schedule_t *schedule,
                         baton__order_t *order);
 
-/* Called during that visit when `reader` reads, as its operand `operand`, bytes
-   that `writer` was the last to write. Returns true if the two nodes make a
-   loan. If it returns false, another node reads the message's data, so the
-   caller must set order->loans[writer].spoiled. */
+/* Called while commit visits the accesses, when `reader` reads, as its operand
+   `operand`, bytes that `writer` was the last to write. Returns true if the two
+   nodes make a loan. If it returns false, another node reads the message's
+   data, so the caller must set order->loans[writer].spoiled. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand);
 
-/* Called after that visit. Writes the loans of a graph of `nodes` nodes to
-   `out`, and returns their number. If `out` is NULL, only counts them. */
+/* Called after commit has visited all accesses. Writes the loans of a graph of
+   `nodes` nodes to `out`, and returns their number. If `out` is NULL, only
+   counts them. */
 uint32_t baton__loans_list(const baton__order_t *order, uint32_t nodes,
                            baton__loan_t *out);
 

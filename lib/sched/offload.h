@@ -1,12 +1,14 @@
 /* A schedule's part on its engine's device: queues of the nodes that have been
-   put into streams and are not known to be done, events, and the state for
-   epochs in the order of a user's stream.
+   put into streams and are not known to be done, events, and the state of
+   epochs that are started on a user's stream.
 
    A device node is put into a stream when all predecessors that it needs have
-   completed, or have been put into streams themselves: then its stream follows
-   their events. Once the node is in the stream, its successors on the device
-   are satisfied; its other successors are satisfied when its work is done. So a
-   chain of device nodes does not return to the host.
+   completed, or have been put into streams themselves: then the node's stream
+   first follows the predecessors' events, which means that it waits for them.
+   As soon as the node is in the stream, the edges to its successors on the
+   device are satisfied; the edges to its other successors are satisfied when
+   its work is done. So a chain of device nodes does not wait for the driver
+   between two nodes.
 
        copy#0 --+                     stream of copies   copy#0, event
                 +--> reduce#2 --> ..  stream for the rest
@@ -32,8 +34,8 @@ typedef struct baton__offload {
     baton__device_t *device;
     baton__queue_t queues[BATON_DEVICE_STREAMS];
 
-    /* The next schedule in the stepper's list of schedules with events to
-       query. */
+    /* The next schedule in the stepper's list of schedules with events to query
+       (`offloads` in progress/state/stepper.h). */
     baton_schedule_t *next;
     bool listed;
 
@@ -47,25 +49,28 @@ typedef struct baton__offload {
        same, because a peer can begin it. */
     bool waits;
 
-    /* The next four arrays are indexed by node; they are NULL in a schedule
-       without nodes for the device. */
+    /* The next four arrays are NULL in a schedule without nodes for the device.
+       The first three are indexed by node. */
     uint32_t *after; /* the next node in the same queue */
     /* The event that is recorded after the node; NULL if the host executes the
        node. */
     void **events;
-    /* The index in `preds` at which a node's predecessors begin. */
+    /* The index at which the node's predecessors begin in `preds`; one more
+       entry marks the end of the last node's. */
     uint32_t *first_pred;
-    uint32_t *preds; /* the predecessors that the device executes */
+    /* for each node that the device executes: those predecessors that the
+       device executes, too */
+    uint32_t *preds;
 
     /* By the number of the epoch modulo BATON__STARTS: the event in the user's
        stream that marks the start of the epoch. */
     void *starts[BATON__STARTS];
-    /* By the same index: the epoch was started on a stream. The application
-       sets this before it raises `requested`, the number of the last epoch
-       started. */
+    /* By the same index as `starts`: true if the epoch was started on a stream.
+       The application sets this before it raises the task's `requested`, which
+       is the number of the last epoch started (progress/state/task.h). */
     bool on[BATON__STARTS];
-    /* A value in memory that a user's stream can wait for. It is at least
-       `base` + n once epoch n has ended. */
+    /* A value in memory that a user's stream can wait for. After epoch n has
+       ended, it is at least `base` + n. */
     baton__flag_t *flag;
     _Atomic uint64_t base;
     _Atomic bool awaited; /* a user's stream waits for the flag */

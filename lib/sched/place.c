@@ -57,9 +57,9 @@ static bool computes(const baton__op_t *op)
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
 }
 
-/* Handles scratch that only passes data on: only messages use it. Puts it into
-   device memory if a bound buffer is in device memory, and no function on the
-   host may read scratch. */
+/* Handles scratch that no reduce or copy uses, but only messages, which pass
+   its data on. Puts such scratch into device memory if a bound buffer is in
+   device memory, and no function on the host may read scratch. */
 static void place_passed_on(baton_schedule_t *schedule)
 {
     bool device = false;
@@ -165,7 +165,8 @@ static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* Returns an operand of the node that is in device memory, or -1. */
+/* Returns the index of an operand of the node that is in device memory; -1 if
+   there is none. */
 static int device_operand(const baton_schedule_t *schedule,
                           const baton__op_t *op)
 {

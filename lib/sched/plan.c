@@ -1,5 +1,6 @@
-/* Makes the plan of a graph: the successors in one array, lists of entry nodes,
-   tags, the table of receives, and the memory of the run and of scratch.
+/* Makes the plan of a graph: the successors in one array, lists of the nodes
+   that fire without a predecessor, tags, the table of receives, and the memory
+   of the run and of scratch.
 
    Tags are counted for each pair of ranks. Both ends count the same messages,
    so the k-th send matches the k-th receive, and no rank needs to know the tags
@@ -94,17 +95,18 @@ static bool receives(const baton__op_t *op)
     return op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
 }
 
-/* Returns true for a message that an epoch waits for, and whose data this rank
-   or its peer copies. */
+/* Returns true for a message that an epoch waits for and that carries data,
+   unlike an activation. */
 static bool is_awaited(const baton__op_t *op)
 {
     return (receives(op) || op->kind == BATON__SEND) &&
            (op->flags & BATON__OPTIONAL) == 0;
 }
 
-/* A node that can begin an epoch is in one of three lists: on-start nodes,
-   armed receives, and roots. Returns the address of the length of the node's
-   list, or NULL if the node is in none. */
+/* A node without predecessors is in one of three lists: on-start nodes, which
+   fire when this rank's application starts the epoch; armed receives; and
+   roots, which fire when the epoch begins. Returns the address of the length of
+   the node's list; NULL if the node has predecessors. */
 static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
                          uint32_t edges)
 {
@@ -142,8 +144,9 @@ static void count_nodes(const baton_schedule_t *schedule,
 
 /* ---- memory ----------------------------------------------------------- */
 
-/* Takes `count` elements of `size` bytes from a piece of memory, of which *used
-   bytes are taken already. Only counts the bytes if `memory` is NULL. */
+/* Takes `count` elements of `size` bytes from the piece `memory`, of which
+   *used bytes are taken already, and adds their bytes to *used. If `memory` is
+   NULL, only adds the bytes. */
 static void *carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -222,8 +225,9 @@ static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
 }
 
 /* Finds the part of each scratch buffer that nodes use, and whether a node
-   stores data there. A receive whose message is lent stores nothing, but
-   between hosts no message is lent. */
+   stores data there. A receive whose message is lent stores nothing. But most
+   messages from other hosts can't be lent, so in a group of several hosts every
+   receive counts as one that stores. */
 static void find_used(baton_schedule_t *schedule)
 {
     bool one_host = schedule->group->transport->hosts <= 1;
@@ -366,9 +370,9 @@ static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
     }
 }
 
-/* Messages of one kind from one rank to another are numbered in the order in
-   which they were added, so a message has the same tag at both ends. `counts`
-   has a number for each peer, direction and kind. */
+/* Messages of one kind (with data, or activations) from one rank to another are
+   numbered in the order in which they were added, so a message has the same tag
+   at both ends. `counts` has a number for each peer, direction and kind. */
 static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
 {
     const baton__plan_t *plan = &schedule->plan;
@@ -449,8 +453,8 @@ void baton__schedule_fini(baton_schedule_t *schedule)
    sends about as much as it receives: otherwise many ranks would wait while one
    that sends to all of them copies. A receive whose message can be lent is not
    posted, because a reduce reads the message in parts. A send may be patient if
-   it has no predecessors and no successors, and no message of the schedule is
-   lent. */
+   it has no predecessors and no successors, and no message of the schedule can
+   be lent. */
 static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 {
     double sent = 0;

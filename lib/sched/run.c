@@ -47,8 +47,9 @@ void baton__run_begin(baton__run_t *run)
     for (uint32_t i = 0; i < plan->length_count; i++) {
         run->lengths[i] = BATON__LENGTH_UNSET;
     }
-    /* Until a message of another rank makes one of the activates fire, this
-       rank is the origin of the activation. */
+    /* The activation that an activate sends has this rank as its origin, unless
+       another rank's activation makes the activate fire
+       (baton__run_activate). */
     for (uint32_t i = 0; i < plan->slot_count; i++) {
         run->activations[i] = (baton__activation_t){.origin = plan->rank};
     }
@@ -67,8 +68,8 @@ void baton__run_started(baton__run_t *run)
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Returns the address of the count of nodes in this state. Returns NULL if
-   nodes in this state are not counted. */
+/* Returns the address of the count to which the node belongs in this state;
+   NULL if nodes in this state are not counted. */
 static uint32_t *sched_run_count_of(baton__run_t *run, uint32_t node,
                                     baton__node_state_t state)
 {
@@ -148,8 +149,8 @@ void baton__run_skip(baton__run_t *run, uint32_t node)
     sched_run_finish(run, node, BATON__NODE_SKIPPED);
 }
 
-/* Satisfies only the successors that are on the device (`on_device`), or only
-   those that are not. */
+/* Satisfies the edges to those successors that the device executes
+   (`on_device`), or to those that it does not. */
 static void satisfy_some(baton__run_t *run, uint32_t node, bool on_device)
 {
     const baton__plan_t *plan = run->plan;

@@ -18,9 +18,10 @@
                               |
                               +--(all ranks have come)--> idle
 
-   A schedule without messages goes back to idle from draining. Every node
-   enters the ready queue at most once an epoch, so the queue is an array with
-   one place a node. */
+   A schedule without messages goes from draining back to idle. A schedule that
+   can't recover goes from recovering back to failed. Every node enters the
+   ready queue at most once an epoch, so the queue is an array with one place a
+   node. */
 #pragma once
 
 #include "ops/op.h"
@@ -36,15 +37,17 @@ typedef struct baton__loan {
     uint8_t operand;
 } baton__loan_t;
 
-/* The plan that commit created. The lists have ids of nodes. The fields that
-   each message needs come first, on one cache line. */
+/* The plan that commit created. The arrays `successors`, `roots`, `on_starts`,
+   `armed` and `asyncs` have ids of nodes. The fields that each message needs
+   come first, on one cache line. */
 typedef struct baton__plan {
-    /* `count` + 1 records; the last one only ends the successors of the one
-       before. */
+    /* `count` + 1 records. The last one is no node's: it only marks where the
+       successors of the last node end. */
     const baton__op_t *ops;
     uint32_t *successors; /* the successors of all nodes, in one array */
-    /* A hash table of the receives, by peer, tag and kind. Its size is a power
-       of two; an entry is 1 + the id of a node, or 0. */
+    /* A hash table of the receives. The key is the peer, the tag, and whether
+       the message is an activation. Its size is a power of two; an entry is 1 +
+       the id of a node, or 0. */
     uint32_t *incoming;
     uint32_t incoming_mask;
     /* A plan that another rank has made first has that rank's peers in its
@@ -68,7 +71,8 @@ typedef struct baton__plan {
        baton_add_armed_recv. */
     uint32_t *armed;
     uint32_t *asyncs;
-    uint32_t *peers; /* ranks with which this rank has messages, ascending */
+    /* the ranks with which this rank exchanges messages, in ascending order */
+    uint32_t *peers;
     /* By index in `peers`: number of messages to the peer, and number of
        messages from it. Not used if `shared`. */
     uint32_t *peer_sends, *peer_receives;
@@ -115,9 +119,10 @@ typedef enum baton__node_state {
     BATON__NODE_WAITING, /* a receive that has fired and has no message yet */
     /* A send or an accepted message that the transport works on. */
     BATON__NODE_MOVING,
-    BATON__NODE_BEGUN,   /* an async node that has begun and not completed */
-    BATON__NODE_QUEUED,  /* the node's work is in a stream of the device */
-    BATON__NODE_SKIPPED, /* completed, but its successors were not satisfied */
+    BATON__NODE_BEGUN,  /* an async node that has begun and not completed */
+    BATON__NODE_QUEUED, /* the node's work is in a stream of the device */
+    /* the node has completed without satisfying the edges to its successors */
+    BATON__NODE_SKIPPED,
     BATON__NODE_COMPLETED
 } baton__node_state_t;
 
@@ -128,20 +133,22 @@ typedef struct baton__run {
     uint32_t *left;  /* by node: number of edges still needed; wraps below 0 */
     uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
-    /* By length: the bytes in this epoch, or BATON__LENGTH_UNSET. After these,
-       also by length, the largest values, which the commit sets. */
+    /* By length (baton_length_t): the bytes in this epoch, or
+       BATON__LENGTH_UNSET. The second half of the array has the largest value
+       that is allowed for each length; commit sets these. */
     size_t *lengths;
     baton__activation_t *activations;
     baton__async_t *asyncs;
     /* By receive: messages that arrived early, for a later epoch. Where ranks
        share plans this is NULL until there is such a message. */
     baton_message_t **early;
-    /* By loan: the lent message, until the reduce has read it. */
+    /* By loan: the lent message, from its arrival until the reduce has read it;
+       otherwise NULL. */
     baton_message_t **lent;
     uint32_t head, tail;
     uint32_t required_left;
-    /* Number of nodes that are held or in motion, plus the number of required
-       receives that wait for their messages. */
+    /* Number of nodes in the states HELD, MOVING, BEGUN and QUEUED, plus the
+       number of required receives that wait for their messages. */
     uint32_t waited;
     /* Points to the sum of `waited` over all schedules of the engine, which
        this run keeps up to date. NULL: there is no such sum. */
@@ -153,7 +160,8 @@ typedef struct baton__run {
     uint32_t early_count;
     uint32_t lent_count;
     uint64_t epoch; /* the last epoch that began */
-    /* Number of completions so far, for the watchdog. */
+    /* Number of nodes that have completed so far, over all epochs. From it the
+       watchdog sees whether an epoch makes progress. */
     uint64_t progress_count;
     baton__run_state_t phase;
     /* This rank has started the epoch, and the on-start nodes have fired. */
@@ -179,7 +187,8 @@ static inline uint32_t baton__run_pop(baton__run_t *run)
 
 /* Changes a node's state, and updates the counts of nodes that the epoch waits
    for. This neither satisfies successors nor counts as a completion: to
-   complete a node, call one of the functions below. */
+   complete a node, call baton__run_complete, baton__run_skip or
+   baton__run_complete_queued. */
 void baton__run_enter(baton__run_t *run, uint32_t node,
                       baton__node_state_t state);
 
@@ -207,9 +216,9 @@ baton__when_t baton__run_when_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
 /* Stores the content of the activation that an armed receive got, and satisfies
-   the receive's successors. Does not satisfy an activate whose peer is nearer
-   to the origin than this rank, because an activation travels only away from
-   its origin. */
+   the receive's successors. An activate, which is a node that sends the
+   activation on, is not satisfied if its peer is nearer to the origin than this
+   rank, because an activation travels only away from its origin. */
 void baton__run_activate(baton__run_t *run, uint32_t node,
                          baton__activation_t activation);
 

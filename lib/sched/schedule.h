@@ -1,7 +1,7 @@
-/* The schedule object, in the order of its life: a graph that adders grow, a
-   plan that commit makes, a run that the engine's driver steps. All else that
-   driving a schedule needs is in the task that embeds it; see
-   progress/state/task.h.
+/* The schedule object, in the order of its life: a graph, to which adders
+   (functions such as baton_add_send) add nodes; a plan, which commit makes; a
+   run, which the engine's driver steps. All else that driving a schedule needs
+   is in the task that embeds the schedule; see progress/state/task.h.
 
    Ownership: the builder's thread owns the graph. The plan is read-only after
    the commit. The driver owns `run`. */
@@ -72,8 +72,9 @@ struct baton_schedule {
 
     /* ---- the rest of the graph ------------------------------------------ */
 
-    /* By node: the need that the builder has set; after the commit, the number
-       of edges that the node waits for. */
+    /* By node: the need, which is the number of satisfied edges with which the
+       node fires (baton_set_need). BATON_NEED_ALL stands for all edges until
+       the commit replaces it by their number. */
     uint32_t *needs;
     uint32_t count; /* number of nodes */
     bool committed; /* committed and not destroyed */
@@ -91,11 +92,14 @@ struct baton_schedule {
     uint32_t depth; /* the most epochs that are started and not ended */
     /* The bound buffers by address, for checks after a rebind; see alias.c. */
     struct baton__range *ranges;
-    /* The number of overlaps at commit; see count_overlaps, alias.c. */
+    /* The number of pairs of bound buffers that overlapped at commit and of
+       which at least one is written (count_overlaps in alias.c). */
     uint64_t overlaps;
     uint32_t slot_count; /* number of places for contents of activations */
     uint32_t length_count;
-    baton__op_t *built_ops; /* during a commit: the graph's records */
+    /* During a commit: the graph's records and needs, while `ops` and `needs`
+       are those of the plan. Otherwise NULL. */
+    baton__op_t *built_ops;
     uint32_t *built_needs;
 
     /* Zeroed memory that the plan has for the struct that embeds this one:
@@ -106,8 +110,8 @@ struct baton_schedule {
     size_t annex_bytes;
     size_t annex_peer_bytes;
 
-    /* The message of `sticky`; after the commit, of a failed epoch; see
-       baton__schedule_sentence. */
+    /* The message of the error `sticky`. After the commit: the message of a
+       failed epoch. NULL if there is no message. */
     char *sentence;
     /* The name of an adder that was called after the commit, which is an error;
        NULL: no adder was. */
@@ -149,10 +153,10 @@ baton__schedule_sentence(const baton_schedule_t *schedule)
    the next start reports this call. `adder` names the calling function. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
-/* Adds to `text` the first terms that differ between this schedule and another
-   rank's. `others` has that rank's terms from the `from`-th on (remarks are not
-   counted), or is NULL if they are unknown. If both terms follow remarks, and
-   the remarks differ, the remarks are added, too. */
+/* Adds to `text` the first terms (terms.c) that differ between this schedule
+   and another rank's. `others` has that rank's terms from the `from`-th on
+   (remarks are not counted), or is NULL if they are unknown. If both terms
+   follow remarks, and the remarks differ, the remarks are added, too. */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
@@ -174,12 +178,13 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 
-/* For a receive: the reduce that may read its message in place (loans.h). For a
-   send: whether its data was reduced. */
+/* What commit notes of a receive: the reduce that may read its message in place
+   (loans.h); and of a send: whether its data comes from a reduce. */
 typedef struct baton__lending {
     /* The message can't be lent: another node may read its data. */
     bool spoiled;
-    bool made;       /* the send's data, or a part of it, was reduced before */
+    /* the send's data, or a part of it, is the result of a reduce */
+    bool made;
     uint8_t operand; /* the message's index among the operands of `reduce` */
     uint32_t reduce; /* the reduce's id; BATON__NO_NODE if there is none */
 } baton__lending_t;
@@ -203,12 +208,12 @@ baton_status_t baton__validate(const baton_schedule_t *schedule,
                                baton__order_t *out);
 void baton__order_free(baton__order_t *order);
 
-/* Finds the bound buffers that share memory. Called before hazards are checked.
-   Returns an error if a node's operands overlap in part. */
+/* Finds the bound buffers that share memory (alias.c). Called before hazards
+   are checked. Returns an error if a node's operands overlap in part. */
 baton_status_t baton__find_aliases(baton_schedule_t *schedule);
 
-/* Returns BATON_ERR_INVALID if the buffer does not share memory with other
-   buffers as it did at commit. */
+/* Returns BATON_ERR_INVALID if the buffer does not share memory with the same
+   buffers in the same way as at commit. */
 baton_status_t baton__check_alias(const baton_schedule_t *schedule,
                                   uint32_t buffer);
 /* Checks all rebound buffers by baton__check_alias and baton__check_bound. */

@@ -10,7 +10,8 @@ static bool are_equal(const void *a, const void *b, size_t bytes)
 }
 
 /* Compares the records of the nodes. The last field of a record is compared
-   separately, because in the record of a message it is the peer. */
+   separately: in the record of a message it is the peer, which differs between
+   the ranks (share.h). */
 static bool ops_fit(const baton__model_t *model,
                     const baton_schedule_t *schedule)
 {

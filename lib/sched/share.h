@@ -1,10 +1,11 @@
 /* Plans that ranks of a simulator share. If messages carry no data (a cost-only
-   simulation), the peers are all that a plan says of its rank. Take the graphs
-   of two ranks a and b that are equal but for the peers, where each peer p of
-   one is p ^ a ^ b in the other. All checks of commit have the same results for
-   both graphs, and their plans differ only in the peers and in the arrays that
-   epochs write. So a commit compares its graph with the first graphs that
-   became plans, the models, and checks nothing if the graph is like a model. */
+   simulation), a plan depends on its rank only by the peers. Take the graphs of
+   two ranks a and b that are equal but for the peers, where each peer p in one
+   graph is p ^ a ^ b (exclusive or) in the other. All checks of commit have the
+   same results for both graphs, and their plans differ only in the peers and in
+   the arrays that epochs write. So a commit compares its graph with the first
+   graphs that became plans, the models, and checks nothing if the graph is like
+   a model. */
 #pragma once
 
 #include "sched/schedule.h"

@@ -14,7 +14,7 @@
 
 enum { TERM_BYTES = 256, TEXT_MOST = 65536, BEFORE_MOST = 80 };
 
-/* Adds the hash of each term, without remarks. */
+/* Adds each term, but no remark, to the schedule's hash of its terms. */
 static void add_hash(baton_schedule_t *schedule, char *terms)
 {
     for (char *end; (end = strstr(terms, ", ")) != NULL; terms = end + 2) {
@@ -72,8 +72,8 @@ static void skip_remarks(side_t *side, size_t at)
     side->terms = side->terms[0] == '(' ? "" : side->terms;
 }
 
-/* Advances both sides to the first term that differs. Returns the number of
-   equal terms. */
+/* Advances the two ranks' texts to the first term in which they differ. Returns
+   the number of equal terms before it. */
 static size_t find_difference(side_t *ours, side_t *theirs)
 {
     for (size_t same = 0;; same++) {
@@ -113,7 +113,7 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                                                                 : 0;
 }
 
-/* Adds the first of these terms to the text. If the end of a peer's terms was
+/* Adds the first term of `terms` to the text. If the end of a peer's terms was
    cut off and this term lacks its end, adds "something else" instead. */
 static void add_term(baton__text_t *text, int rank, const char *terms)
 {
@@ -125,7 +125,8 @@ static void add_term(baton__text_t *text, int rank, const char *terms)
                     term == terms ? length : (int)strlen(term), term);
 }
 
-/* Adds the last terms before `end` to the text, without remarks. */
+/* Adds to the text, as help for the reader, up to BEFORE_MOST bytes of the
+   terms that come before `end`, without remarks. */
 static void terms_add_before(baton__text_t *text, const char *terms,
                              const char *end)
 {

@@ -128,8 +128,8 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
         node = unordered_pred(order, node);
     }
     /* The walk goes round the cycle against the edges, so the names are
-       collected from the end. */
-    /* This reuses `visited`, which is as long as the longest cycle. */
+       collected from the end. `cycle` reuses the memory of `visited`, which is
+       as long as the longest cycle. */
     uint32_t *cycle = visited;
     uint32_t length = 0;
     uint32_t at = node;

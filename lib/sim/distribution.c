@@ -20,9 +20,9 @@
 #define LN2_LOW   1.90821492927058770002e-10
 #define SQRT_HALF 0.70710678118654752440
 
-/* Returns ln x for an x above 0: the logarithm of its power of two, and the
-   series of 2 atanh(s) for its fraction (1 + s) / (1 - s), which lies within a
-   factor of sqrt 2 of 1. */
+/* Returns ln x for an x above 0: the logarithm of its power of two, plus the
+   logarithm of its fraction, which lies within a factor of sqrt 2 of 1. The
+   fraction is (1 + s) / (1 - s), and its logarithm the series of 2 atanh(s). */
 static double natural_log(double x)
 {
     int exponent = 0;
@@ -39,7 +39,7 @@ static double natural_log(double x)
     return exponent * LN2 + 2 * s * sum;
 }
 
-/* Returns e^x as 2^k times a series. The series is for x - k ln 2, of which the
+/* Returns e^x as 2^k times a series. The series is for x - k ln 2, whose
    magnitude is at most half of ln 2. The result is constant for x above 700,
    where it is larger than the largest sample. */
 static double exponential(double x)
@@ -167,7 +167,9 @@ static baton_status_t check_parameters(const char *subject,
     for (int i = 0; i < PARAMETERS && form->parameters[i] != NULL; i++) {
         double least = 0;
         if (distribution->kind == BATON_DISTRIBUTION_NORMAL && i == 0) {
-            least = -BATON__SIM_MOST; /* some samples may be above 0 */
+            least = -BATON__SIM_MOST; /* a normal distribution may have a
+                                         negative mean: some of its samples can
+                                         still be above 0 */
         } else if (distribution->kind == BATON_DISTRIBUTION_UNIFORM && i == 1) {
             least = values[0];
         }

@@ -42,7 +42,7 @@ static bool sim_driver_is_inside(const baton_sim_t *sim)
 
 /* ---- steps -------------------------------------------------------------- */
 
-/* The interval at which a rank polls its async nodes. */
+/* The interval, in virtual time, at which a rank polls its async nodes. */
 enum { POLL_US = 10 };
 
 static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
@@ -74,7 +74,8 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
         baton__sim_net_due(port);
     }
     if (stepper->polled > 0 && !port->poll_pending && !port->dead) {
-        /* No event tells when async nodes complete, so the rank polls them. */
+        /* No event of the simulator reports that an async node completes, so
+           the rank polls its async nodes. */
         port->poll_pending = true;
         baton__sim_net_push(&sim->net, sim->net.now_us + POLL_US,
                             BATON__SIM_POLL, port->rank);
@@ -168,8 +169,8 @@ static void prefetch_ahead(const baton_sim_t *sim)
     }
 }
 
-/* Steps all ranks that are due. The transfers of the messages that they send
-   begin after each batch of steps, at the same time. */
+/* Steps all ranks that are due. After each batch of steps, begins the transfers
+   of the messages that these ranks have sent, at the same virtual time. */
 static void step_ranks(baton_sim_t *sim)
 {
     baton__sim_port_t *batch[BATON__SIM_BATCH];
@@ -201,8 +202,8 @@ static void call(baton_sim_t *sim, uint32_t index)
     sim->calling = false;
 }
 
-/* Handles all events of the next time, and then the events that these cause at
-   the same time. Ranks step only after that. */
+/* Handles all events of time at_us, and then the events that these cause at the
+   same time. Ranks step only after all of them. */
 static void pop_events(baton_sim_t *sim, double at_us)
 {
     baton__sim_net_t *net = &sim->net;
@@ -277,8 +278,8 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                : BATON_OK;
 }
 
-/* Where ranks introduce schedules to each other, they detect mismatches
-   themselves. */
+/* With options.introductions the ranks compare their schedules themselves, by
+   HELLO notices, so the simulator need not. */
 static baton_status_t match_if_new(baton_sim_t *sim)
 {
     return sim->unmatched && !sim->options.introductions ? baton__sim_match(sim)
@@ -383,14 +384,16 @@ static baton_status_t driver_wait(baton_engine_t *engine,
     return status;
 }
 
-/* Notifies the peers, and detaches a schedule from its messages. */
+/* Called when a schedule is destroyed. Sends the notices of that to the peers,
+   and removes the schedule from its messages and completions. */
 static void driver_forget(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
     const baton_sim_t *sim = baton__sim_of(group->engine);
     if (sim->ending) {
-        /* The simulator is being destroyed, and its network with it; or a build
-           that failed is being undone, and no rank was told of the schedule. */
+        /* Either the simulator is being destroyed, and its network with it. Or
+           a build that failed is being undone, and no rank was told of the
+           schedule. */
         return;
     }
     /* The simulated network always has space for a notice. */
@@ -415,8 +418,8 @@ const baton__driver_t baton__sim_driver = {
     .forget = driver_forget,
 };
 
-/* Returns a schedule of which an epoch has started and not ended, of the lowest
-   living rank that has one. */
+/* Returns a schedule with an epoch that has started and not ended. The schedule
+   is one of the lowest living rank that has such a schedule. */
 static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 {
     for (int rank = 0; rank < sim->options.ranks; rank++) {

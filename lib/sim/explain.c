@@ -95,8 +95,8 @@ static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
     }
 }
 
-/* Prints why edge->peer sends no message in `epoch`. The path of waits ends at
-   this schedule. */
+/* Prints why edge->peer sends no message in `epoch`. The path in the wait-for
+   graph (wait_graph.h) ends at edge->peer. */
 static void print_blame(const baton_sim_t *sim,
                         const baton__sim_wait_edge_t *edge, uint64_t epoch,
                         baton__text_t *text)

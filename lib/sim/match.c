@@ -1,11 +1,11 @@
 /* A send and its receive have the same key {schedule, its terms, from, to, tag,
-   kind, bytes}, and no two messages share one. So the hashes of the keys of all
-   sends and of all receives have the same sum if everything matches. A mismatch
-   is searched for only if the sums differ: in each schedule the k-th send from
-   one rank to another is compared with the k-th receive. Activations are
-   counted apart from other messages. The search may find no mismatch although
-   the sums differ, since a receive whose length is set in the epoch takes any
-   send that is not larger. */
+   kind, bytes}, and no two messages share a key. So the hashes of the keys of
+   all sends and of all receives have the same sum if everything matches. A
+   mismatch is searched for only if the sums differ: in each schedule the k-th
+   send from one rank to another is compared with the k-th receive. Activations
+   are counted apart from other messages. The search may find no mismatch
+   although the sums differ, since a receive whose length is set in the epoch
+   takes any send that is not larger. */
 #include "sim/sim.h"
 
 #include "base/error.h"

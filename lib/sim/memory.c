@@ -21,7 +21,7 @@ baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
                               consumer, bytes / GIB, available / GIB, advice);
 }
 
-/* Returns the bytes that a schedule takes once it is planned. */
+/* Returns the bytes that a schedule takes after its commit. */
 static double footprint(const baton_schedule_t *schedule)
 {
     bool shared = schedule->plan.shared;

@@ -17,8 +17,10 @@
 #define BATON__SIM_LEAST_SPEED 1e-9
 
 /* Numbers of random streams, which all derive from the simulator's seed
-   (base/random.h). The number of a rank, of a message, or of a rank in an epoch
-   is added to each. */
+   (base/random.h). A rank's speed is the sample of this rank in the stream
+   SPEED, and a message's lag that of this message in LAG. The ranks' skews in
+   an epoch have a stream of their own: SKEW + the number of epochs that have
+   ended before. */
 #define BATON__STREAM_SPEED UINT64_C(0x100000000)
 #define BATON__STREAM_LAG   UINT64_C(0x200000000)
 #define BATON__STREAM_SKEW  UINT64_C(0x300000000)
@@ -37,8 +39,9 @@ baton_status_t
 baton__distribution_check(const char *subject,
                           const baton_distribution_t *distribution);
 
-/* Checks that a number is at least `least` (greater, if `above`) and at most
-   BATON__SIM_MOST. */
+/* Returns BATON_ERR_INVALID unless a number is at least `least` (greater, if
+   `above`) and at most BATON__SIM_MOST. The message begins with `subject`, and
+   `name` is the number's name in it. */
 baton_status_t baton__sim_check_number(const char *subject, const char *name,
                                        double value, double least, bool above);
 

@@ -67,7 +67,7 @@ static bool grow_completions(baton__sim_port_t *port)
     return true;
 }
 
-/* Queues a completion, which the rank gets at its next poll. */
+/* Queues a completion for the rank's next poll, and makes the rank step. */
 static void net_complete(baton__sim_port_t *port,
                          baton__sim_completion_t completion)
 {
@@ -170,8 +170,8 @@ static void begin_queued(baton__sim_port_t *port)
     }
 }
 
-/* If a transfer from the port's queue can begin, makes the next
-   baton__sim_net_begin begin it. */
+/* Makes the next baton__sim_net_begin begin a transfer from the port's queue,
+   unless an event will do so when the port is free. */
 static void pump(baton__sim_port_t *port)
 {
     baton__sim_net_t *net = port->net;
@@ -224,7 +224,8 @@ void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index)
         net->failed = true;
     }
     if (status != BATON_OK && !item->copied) {
-        /* The sender may reuse its memory from now on. */
+        /* The sender may reuse its memory from now on, so the item must not
+           refer to it. */
         item->message.data = NULL;
     }
     if (item->owner != NULL) {

@@ -4,11 +4,11 @@
    baton__sim_net_events, and lets the ranks in `due` step.
 
    Life of a message. A send makes an item. When the sender's port is free, the
-   item's transfer begins. Two events follow, which coincide where they can:
-   SENT, when the sender's memory is free, and ARRIVED, when the receiver's
-   engine is notified. Data is copied once, from the sender's memory to where
-   the receiver accepts it; only a message that is SENT before it is accepted is
-   copied in between. */
+   item's transfer begins. Two events follow, which are one event if their times
+   are equal (SENT_AND_ARRIVED): SENT, when the sender's memory is free, and
+   ARRIVED, when the receiver's engine is notified. Data is copied once, from
+   the sender's memory to where the receiver accepts it; only a message that is
+   SENT before it is accepted is copied in between. */
 #pragma once
 
 #include "sim/pool.h"
@@ -38,12 +38,14 @@ enum {
     BATON__SIM_OWNER
 };
 
-/* A completion that its rank has not polled yet. */
+/* What a rank's next poll will report to the rank's engine: an event of the
+   transport (baton_event_t) of kind SENT, ARRIVED or LOST. */
 typedef struct baton__sim_completion {
-    /* For the end of a send, the owner of its token; for an arrival, the
-       message. */
+    /* SENT: the schedule that has sent (the owner in the send's token).
+       ARRIVED: the message. LOST: NULL. */
     void *subject;
-    uint32_t node; /* of the end of a loss: the rank that is lost */
+    /* SENT: the node that has sent. LOST: the rank that is lost. ARRIVED: 0. */
+    uint32_t node;
     int16_t status;
     uint8_t kind; /* baton_event_kind_t */
 } baton__sim_completion_t;
@@ -57,8 +59,9 @@ BATON__PREFETCHES void baton__prefetch(const void *at, size_t lines)
 
 struct baton__sim_net;
 
-/* Completions that an endpoint stores in itself. Most endpoints need no more,
-   since they have a send and an arrival at a time. */
+/* Completions for which an endpoint has memory in itself. Most endpoints need
+   no more: seldom more than one send and one arrival complete between two
+   polls. */
 enum { BATON__SIM_OWN_COMPLETIONS = 2 };
 
 /* A rank's endpoint, on two cache lines. Times are in microseconds. */
@@ -67,19 +70,22 @@ typedef struct baton__sim_port {
     uint32_t rank;
     /* The queue of sends whose transfer has not begun. */
     uint32_t queue_head, queue_tail;
-    bool port_pending; /* a PORT_FREE event is in the queue */
+    bool port_pending; /* net->queue has a PORT_FREE event of the rank */
     bool pump_pending; /* the rank is in the network's `pumps` */
-    bool step_pending; /* a STEP event is in the queue */
-    bool poll_pending; /* a POLL event is in the queue */
+    bool step_pending; /* net->queue has a STEP event of the rank */
+    bool poll_pending; /* net->queue has a POLL event of the rank */
     bool is_due;
     bool dead;
-    double out_free, in_free; /* the times at which the two ports are free */
-    double clock;             /* the time at which the processor is free */
-    double slowness;          /* 1 / speed */
+    /* The times at which the rank can begin its next transfer as the sender
+       (out), and as the receiver (in). Not used if options.multi_ported. */
+    double out_free, in_free;
+    double clock;    /* the time at which the processor is free */
+    double slowness; /* 1 / speed */
 
     baton__sim_completion_t *completions;
     uint32_t completion_first, completion_count, completion_capacity;
-    /* number of sends until one is made to fail; 0: no send is */
+    /* If this is k > 0, the k-th send from now on fails (baton_sim_fail_send).
+       0: no send is made to fail. */
     uint64_t until_failure;
     baton__sim_completion_t own_completions[BATON__SIM_OWN_COMPLETIONS];
 } baton__sim_port_t;
@@ -104,16 +110,18 @@ typedef struct baton__sim_net {
     bool any_dead; /* at least one rank is dead */
     baton_distribution_t lag;
     bool has_lag;
-    /* Called at each end of a transfer, on behalf of the sender and of the
-       receiver, with the owner (schedule) at that end. May be NULL. */
+    /* Called twice for each message: when its transfer begins, with the
+       sender's schedule as `owner`, and when the receiver accepts it, with the
+       receiver's schedule. NULL: nothing is reported. */
     void (*report)(void *arg, const void *owner, baton_sim_event_t *event);
     void *report_arg;
     baton_sim_totals_t totals;
 } baton__sim_net_t;
 
-/* Initialises a network, whose endpoints get `transport` (port.c). `options`
-   are valid and outlive the network. Even after BATON_ERR_NO_MEMORY the caller
-   must free the network with baton__sim_net_fini. */
+/* Initialises a network and its endpoints, which belong to `transport`
+   (port.c). `options` are valid and outlive the network. Even after
+   BATON_ERR_NO_MEMORY the caller must free the network with
+   baton__sim_net_fini. */
 baton_status_t baton__sim_net_init(baton__sim_net_t *net,
                                    const baton_transport_t *transport,
                                    const baton_sim_options_t *options);
@@ -143,7 +151,8 @@ void baton__sim_net_begin(baton__sim_net_t *net);
 /* Adds the rank to the ranks that must step at the current time. */
 void baton__sim_net_due(baton__sim_port_t *port);
 
-/* Returns the place of the i-th of the ranks that must step. */
+/* Returns the place in the ring `due` of the i-th rank that must step, counted
+   from 0. */
 static inline uint32_t *baton__sim_net_due_at(const baton__sim_net_t *net,
                                               uint32_t i)
 {
@@ -165,8 +174,9 @@ double baton__sim_port_work(baton__sim_port_t *port, double us);
 /* Kills a rank; see baton_sim_kill. */
 void baton__sim_net_kill(baton__sim_net_t *net, int rank);
 
-/* Removes an owner that is about to be freed from completions, and from its
-   eager sends: these have completed, but may still be in their port's queue. */
+/* Called before the schedule `owner` of the port's rank is freed. Drops the
+   completions of its sends, and removes it from its eager sends: these have
+   completed, but may still wait in the port's queue. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
 /* ---- for the transport ------------------------------------------------ */
@@ -181,18 +191,23 @@ void baton__sim_port_queue(baton__sim_port_t *port, uint32_t index);
 /* Takes an item out of its port's queue. */
 void baton__sim_port_unqueue(baton__sim_port_t *port, uint32_t index);
 
-/* Notifies the sender that the message is SENT. */
+/* Queues the completion SENT, by which the sender learns that it may reuse the
+   message's memory. Before that, copies the data of a message that the receiver
+   has not consumed. */
 void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index);
 
-/* Called when the receiver has accepted or dropped a delivered message. */
+/* Called when the receiver has accepted or dropped a delivered message.
+   Notifies the sender if its send is synchronous. Frees the item if the sender
+   was notified; otherwise the notification frees it later. */
 void baton__sim_consume(baton__sim_net_t *net, baton__sim_item_t *item);
 
-/* Returns how long a message occupies the ports. */
+/* Returns for how many microseconds a message occupies the sender's port, and
+   the receiver's. */
 double baton__sim_transfer_us(const baton__sim_net_t *net,
                               const baton__sim_item_t *item);
 
-/* Reports one end of a transfer to net->report. The end is `node` of the
-   schedule `owner`. */
+/* Calls net->report for the sender's or the receiver's side of a transfer
+   (`what`), which is node `node` of the schedule `owner`. */
 void baton__sim_report(const baton__sim_net_t *net,
                        const baton__sim_item_t *item, const void *owner,
                        uint32_t node, baton_sim_what_t what, double begin_us,

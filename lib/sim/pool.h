@@ -21,29 +21,29 @@ enum {
     BATON__SIM_CONSUMED
 };
 
-/* An item has two cache lines. The second has the fields that the payload
-   needs. */
+/* An item has two cache lines. The first has the message and its state, the
+   second the data about its transfer. */
 typedef struct baton__sim_item {
     /* This field is first, so that the address of a message can be cast to that
        of its item. */
     baton_message_t message;
     unsigned rank : 24; /* the receiver's rank */
     unsigned state : 3;
-    unsigned sent : 1;        /* the sender was notified */
+    unsigned sent : 1; /* the sender was notified that its memory is free */
     unsigned synchronous : 1; /* the sender is notified after the item was
                                  consumed */
     unsigned copied : 1;      /* `data` is a copy, which the item owns */
     /* The sender has withdrawn the item, so it can't be accepted. */
     unsigned withdrawn : 1;
     uint32_t number;
-    /* The schedule whose `node` has sent the item, as in the send's token. NULL
-       once the schedule is destroyed. */
+    /* The schedule whose node `node` has sent the item, as in the send's token.
+       NULL after the schedule was destroyed, and for notices. */
     _Alignas(64) void *owner;
     uint32_t node;
-    uint32_t next; /* the next item in a port's queue, or the pool's next
-                      `spare` */
-    /* While queued, the earliest time at which the transfer may begin; later,
-       the time at which the transfer began at the receiver. */
+    uint32_t next; /* the next item of the port's queue or, if this item is
+                      free, of the pool's list of free items */
+    /* While the item is queued, the earliest time at which its transfer may
+       begin. Later, the time from which it occupies the receiver's port. */
     double begin_us;
     double delivery_us;
     char small[32]; /* holds the copy if the data is short */

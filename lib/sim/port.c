@@ -48,7 +48,7 @@ static baton_status_t sim_port_post(baton__sim_port_t *port,
         }
         item->sent = true;
     }
-    /* The transfer will begin soon. */
+    /* The transfer, which will begin soon, reads the receiver's port. */
     __builtin_prefetch(&net->ports[peer]);
     baton__sim_port_queue(port, index);
     return eager ? BATON_DONE : BATON_OK;
@@ -81,7 +81,7 @@ static baton_status_t sim_port_notify(void *endpoint, int peer,
     return sim_port_post(port, none, peer, header, data, bytes, true);
 }
 
-/* Withdrawals are rare, so this looks at every item. */
+/* Withdrawals are rare, so this function may look at every item. */
 static bool withdraw(void *endpoint, baton_token_t token)
 {
     baton__sim_port_t *port = endpoint;
@@ -139,7 +139,7 @@ static void sim_port_drop(void *endpoint, baton_message_t *message)
 {
     const baton__sim_port_t *port = endpoint;
     if (port->dead) {
-        return; /* the messages of a dead rank have ended with it */
+        return; /* a dead rank consumes no messages */
     }
     baton__sim_consume(port->net, (baton__sim_item_t *)message);
 }

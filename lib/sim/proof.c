@@ -1,14 +1,16 @@
-/* Contributor sets, each kept once.
+/* The proof of baton/proof.h: elements that stand for sets of contributing
+   ranks, each of which is stored once.
 
-   A value is {element, set of ranks}, or a flaw: it says what went wrong when
-   the value was made. An element in a user's buffer is the number of a value.
-   Sets are stored apart from values because the elements of a block have the
-   same ranks: each value takes three words, and the P bits of their set are
-   stored once. Equal values have equal numbers, so memory is bounded by the
-   number of distinct values, and no set has to be compared twice.
+   A value is an element's index and the set of ranks that have contributed to
+   it, or a flaw, which says what went wrong when the value was made. An element
+   in a user's buffer is the number of a value. Sets are stored apart from
+   values because the elements of a block have the same ranks: each value takes
+   three words, and the P bits of their set are stored once. Equal values have
+   equal numbers, so memory is bounded by the number of distinct values, and no
+   set has to be compared twice.
 
-   A union with a flaw is that flaw, so that check finds the first flaw, which
-   is the cause of the others.
+   A union with a flaw is that flaw, so that baton_proof_check finds the first
+   flaw, which is the cause of the others.
 
    A reduction can't fail: if there is no memory for a union, the result is the
    flaw NO_MEMORY, whose number exists from the start. */
@@ -23,7 +25,8 @@
 
 #define NO_NUMBER  UINT32_MAX
 #define FIRST_ROOM 16
-/* The most records, as their numbers have 32 bits. */
+/* The most records. The number that is reserved doubles, and the next power of
+   two does not fit in 32 bits. */
 #define MOST ((uint32_t)1 << 31)
 
 /* Records of one size, numbered from 0: equal records have equal numbers. An
@@ -32,7 +35,8 @@ typedef struct records {
     size_t words; /* number of 64-bit words of a record */
     /* The words of all records, in the order of their numbers. */
     uint64_t *all;
-    /* The hash table, of 2 * room slots: a record's number + 1, or 0. */
+    /* The hash table, which has 2 * room slots. A slot has a record's number +
+       1; 0: the slot is empty. */
     uint32_t *slots;
     uint32_t count;
     /* The number of records that `all` has memory for: 0 or a power of two. */
@@ -142,13 +146,13 @@ enum { VALUE_WORDS = 3 };
 
 struct baton_proof {
     int ranks;
-    records_t sets; /* a bit for each rank; the first set is empty */
+    records_t sets; /* a set has a bit for each rank; the first set is empty */
     records_t values;
     uint64_t *work;     /* a set under construction */
     uint32_t no_memory; /* the number of the value NO_MEMORY */
     baton_op_t op;
     bool misused;        /* elements of another type than u32 were reduced */
-    baton_dtype_t dtype; /* the type of those elements */
+    baton_dtype_t dtype; /* if `misused`, the type of those elements */
 };
 
 /* Turns a number into an element. Elements are scattered over all 32-bit words

@@ -12,7 +12,8 @@
 typedef struct baton__sim_entry {
     double at;
     uint64_t number; /* number of pushes before this one */
-    /* `kind` and `index` mean something only to the queue's owner. */
+    /* The owner of the queue sets `kind` and `index`; the queue only stores
+       them. */
     uint32_t kind;
     uint32_t index;
 } baton__sim_entry_t;
@@ -30,13 +31,13 @@ typedef struct baton__sim_queue {
 /* A queue of zeros is empty. baton__sim_queue_fini frees its entries. */
 void baton__sim_queue_fini(baton__sim_queue_t *queue);
 
-/* `at` is not negative. Returns false, with no effect, if there is no memory.
- */
+/* Pushes an event at time `at`, which is not negative. Returns false, with no
+   effect, if there is no memory. */
 bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
                            uint32_t index);
 
 /* Stores the first entry's time. Returns false if the queue is empty. */
 bool baton__sim_queue_peek(const baton__sim_queue_t *queue, double *at_out);
 
-/* Removes the first entry, of a queue that is not empty. */
+/* Removes and returns the first entry. The queue must not be empty. */
 baton__sim_entry_t baton__sim_queue_pop(baton__sim_queue_t *queue);

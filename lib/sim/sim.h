@@ -10,7 +10,7 @@
 typedef struct baton__sim_rank {
     _Alignas(64) baton__stepper_t stepper;
     baton__member_t member;
-    baton__peer_queue_t queue; /* the queue of `member` */
+    baton__peer_queue_t queue; /* the queue of notices of `member` */
 } baton__sim_rank_t;
 
 /* A callback of baton_sim_at. */
@@ -28,21 +28,24 @@ struct baton_sim {
     baton__sim_net_t net;
     baton__sim_rank_t *ranks;
     baton__sharing_t sharing;
-    baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
-    bool calling;                /* a callback of baton_sim_at runs */
-    bool ending; /* schedules are destroyed without notices to the peers */
+    /* The port of the rank whose step runs, or NULL. */
+    baton__sim_port_t *stepping;
+    bool calling; /* a callback of baton_sim_at runs */
+    /* Schedules are being destroyed without notices to the peers, because the
+       simulator is destroyed or a build is undone. */
+    bool ending;
     /* Schedules were committed since sends and receives were last compared. */
     bool unmatched;
     baton__sim_call_t *calls;
     uint32_t call_count, call_capacity, free_call;
-    /* The schedules that baton_sim_build has built, by rank; NULL: it was not
-       called yet. */
+    /* The schedules that baton_sim_build has built, one for each rank. NULL:
+       baton_sim_build was not called yet. */
     baton_schedule_t **built;
-    /* The first error of those starts that baton_sim_epoch has scheduled for a
-       later virtual time. */
+    /* baton_sim_epoch starts ranks at later virtual times, if they are skewed.
+       This is the first error of such a start. */
     baton_status_t start_status;
     uint64_t schedule_count; /* number of schedules committed so far */
-    double schedule_bytes;   /* the memory of these schedules */
+    double schedule_bytes;   /* bytes of memory of these schedules */
     baton_sim_trace_fn trace;
     void *trace_arg;
 };
@@ -55,7 +58,8 @@ static inline baton_sim_t *baton__sim_of(const baton_engine_t *engine)
 /* The task of a simulated schedule, and the simulator's data about it. */
 typedef struct baton__sim_task {
     /* This field is first, so that a task can be cast to its baton__sim_task_t.
-       The engine allocates the whole struct (task_bytes). */
+       Schedules of a simulator are allocated with this struct as their task:
+       baton__sim_driver.task_bytes is its size. */
     baton__task_t task;
     /* The schedule was compared with those of the other ranks. */
     bool matched;
@@ -87,7 +91,7 @@ void baton__sim_destroy_built(baton_sim_t *sim);
 
 extern const baton__driver_t baton__sim_driver;
 
-/* Returns the simulator's task of one of its schedules. */
+/* Returns the task of a simulated schedule. */
 static inline baton__sim_task_t *
 baton__sim_task_of(const baton_schedule_t *schedule)
 {
@@ -107,8 +111,10 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
    nodes. */
 baton_status_t baton__sim_match(baton_sim_t *sim);
 
-/* Returns the node at the other end of a message, or BATON__NO_NODE if there is
-   none. *peer_out is the schedule of that node, or NULL. */
+/* Returns the node at the other end of the message of `op`, a node of
+   `schedule`: the receive of a send, or the send of a receive. Returns
+   BATON__NO_NODE if there is none. *peer_out is the schedule of that node, or
+   NULL. */
 uint32_t baton__sim_find_match(const baton_sim_t *sim,
                                const baton_schedule_t *schedule,
                                const baton__op_t *op,

@@ -11,9 +11,10 @@
 
    Two schedules that are created with the group carry these messages: an epoch
    allocates nothing, so a rank without memory can still report that, and no
-   rank waits for it in vain. These cases remain: a rank never commits, or dies
-   and the transport can't tell; BATON_VERIFY is set on some ranks only; after
-   the result a transport fails to post an armed receive on one rank. */
+   rank waits for it in vain. Some ranks may still wait, or get another status
+   than others, if a rank never commits, or dies and the transport can't tell;
+   if BATON_VERIFY is set on some ranks only; or if, after the result, a
+   transport fails to post an armed receive on one rank. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
@@ -24,7 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The largest part of a graph that is sent in one round. */
+/* The most bytes of a graph that are sent in one round. */
 enum { BLOCK_BYTES = 16384 };
 
 /* The first block that a rank sends. */
@@ -46,15 +47,17 @@ struct baton__verifier {
     const baton_group_t *group;
     baton_schedule_t *gather; /* sends a block of each rank to rank 0 */
     baton_schedule_t *spread; /* sends the answer to all ranks */
-    char *blocks; /* this rank's block; on rank 0 those of all ranks */
+    /* Memory for the messages of `gather`: this rank's block; on rank 0 a block
+       of each rank. */
+    char *blocks;
     answer_t answer;
 };
 
 /* ---- the two schedules -------------------------------------------------- */
 
 /* Creates and commits a schedule with one message of `bytes` between rank 0 and
-   each other rank. On rank 0 the messages are `stride` bytes apart, and begin
-   with the place of rank 0's own. */
+   each other rank. On rank 0 the messages lie in `memory` in the order of
+   ranks, `stride` bytes apart; the first place is rank 0's own. */
 static baton_status_t connect(baton_group_t *group, const char *name,
                               bool to_zero, void *memory, size_t bytes,
                               size_t stride, baton_schedule_t **out)
@@ -219,8 +222,8 @@ static void free_graphs(baton__sim_packed_graph_t *graphs, int ranks)
     baton__free(graphs);
 }
 
-/* Allocates memory for the graphs of which the ranks have reported the sizes.
-   Fails unless there is also enough memory to simulate the graphs. */
+/* Allocates memory for the graphs, whose sizes the ranks have reported. Fails
+   unless there is also enough memory to simulate the graphs. */
 static baton_status_t alloc_graphs(const baton__verifier_t *verifier, char *own,
                                    baton__sim_packed_graph_t **out)
 {

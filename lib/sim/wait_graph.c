@@ -67,10 +67,10 @@ uint32_t baton__sim_wait_find_skip(const baton_schedule_t *schedule,
 }
 
 /* Follows unfinished predecessors from `node` up to an awaited message or an
-   armed receive, and returns its node. If there is neither, returns the last
-   node on the way, which has no unfinished predecessor. If nodes on the way
-   need only some of their predecessors, stores the last such node in
-   *choice_out. */
+   armed receive, and returns the node of that message or receive. If there is
+   neither, returns the last node on the way, which has no unfinished
+   predecessor. If nodes on the way need only some of their predecessors, stores
+   the last such node in *choice_out. */
 static uint32_t find_blocker(const baton_schedule_t *schedule, uint32_t node,
                              uint32_t *choice_out)
 {

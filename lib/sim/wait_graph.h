@@ -10,7 +10,8 @@
                   |                            v
                 send#1 <-----waits for----- recv#0
 
-   Nothing is allocated, so that any number of ranks can be explained. */
+   The graph is not stored: an edge is computed when it is followed. So a
+   deadlock of any number of ranks can be explained without memory. */
 #pragma once
 
 #include "sim/sim.h"
@@ -23,8 +24,9 @@ typedef struct baton__sim_wait_node {
 
 typedef struct baton__sim_wait_edge {
     baton__sim_wait_node_t from;
-    const baton_schedule_t *peer; /* NULL if the other end no longer exists */
-    uint32_t other;               /* the other end, a node of `peer` */
+    /* The schedule of the other end; NULL if the other end no longer exists. */
+    const baton_schedule_t *peer;
+    uint32_t other; /* the other end, a node of `peer` */
     /* The node of `peer` that has to complete: `other`; or, if an earlier epoch
        is still running on the peer, a node that the earlier epoch waits for. */
     uint32_t blocked;
@@ -61,9 +63,10 @@ baton__sim_wait_target(const baton__sim_wait_edge_t *edge)
 bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
                                 baton__sim_wait_node_t *first, size_t *count);
 
-/* Returns the predecessor that an unfired node waits for: an awaited message if
-   there is one, an armed receive only if there is no other, or BATON__NO_NODE.
-   *edges_out is the node's number of predecessors. */
+/* Returns an unfinished predecessor of a node that has not fired: an awaited
+   message if there is one, and an armed receive only if there is no other.
+   Returns BATON__NO_NODE if there is none. *edges_out is the node's number of
+   predecessors. */
 uint32_t baton__sim_wait_predecessor(const baton_schedule_t *schedule,
                                      uint32_t node, uint32_t *edges_out);
 

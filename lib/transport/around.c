@@ -1,13 +1,15 @@
 #include "transport/around.h"
 
-/* Returns the number of a rank of the outer transport in the inner one. */
+/* Returns the number that a rank of the outer transport has in the inner
+   one. */
 static int inner_rank(const baton__around_t *self, int rank)
 {
     return self->inner_ranks != NULL ? self->inner_ranks[rank] : rank;
 }
 
-/* The functions that are passed on: return type, how the result is returned,
-   name, parameters, and the arguments for the inner function. */
+/* The functions of which the outer transport passes calls on to the inner one.
+   A row has the return type, `return` if there is a result, the function's
+   name, its parameters, and the arguments for the inner function. */
 #define FUNCTIONS(X)                                                           \
     X(baton_status_t, return, reserve,                                         \
       (void *endpoint, int peer, int64_t sends, int64_t receives),             \
@@ -41,6 +43,7 @@ static int inner_rank(const baton__around_t *self, int rank)
       (self->endpoint, inner_rank(self, peer), status, detail))                \
     X(void, (void), ask, (void *endpoint, int peer),                           \
       (self->endpoint, inner_rank(self, peer)))                                \
+    X(bool, return, leave, (void *endpoint), (self->endpoint))                 \
     X(int, return, process,                                                    \
       (const void *endpoint, int rank, const char **host_out),                 \
       (self->endpoint, inner_rank(self, rank), host_out))                      \

@@ -13,9 +13,9 @@ typedef struct baton__around {
     int *inner_ranks;
 } baton__around_t;
 
-/* Returns a copy of the inner table, in which each function that can be passed
-   on unchanged, apart from ranks, calls that of the inner transport. The outer
-   transport must provide the functions that look at headers or report events:
-   send, poll, accept, drop, arm and close, and of the optional ones lend,
-   post_receive and takes_device. */
+/* Returns a copy of the inner transport's table, in which each function calls
+   the inner one, with the ranks' inner numbers and otherwise unchanged
+   arguments. The outer transport must replace the functions that look at
+   headers or report events: send, poll, accept, drop, arm and close, and of the
+   optional ones lend, post_receive and takes_device. */
 baton_transport_t baton__around(const baton_transport_t *inner);

@@ -1,5 +1,6 @@
-/* An engine's device, as its groups and schedules use it: the port, and flags.
-   A flag is a word in pinned memory; streams wait until it reaches a value. */
+/* An engine's device, as its groups and schedules use it: the port (the table
+   of the device's functions, baton/device.h), and flags. A flag is a word in
+   pinned memory; streams wait until it reaches a value. */
 #pragma once
 
 #include <baton/device.h>

@@ -24,7 +24,8 @@ static baton_status_t folder_fail(const char *doing, const char *key)
                         doing, key, baton__errno_text(errno));
 }
 
-/* A file that is renamed appears as a whole. */
+/* Writes the value to a file of its own, and then renames the file to `key`. So
+   no reader ever finds a part of a value. */
 static baton_status_t folder_put(void *context, const char *key,
                                  const void *value, size_t bytes)
 {

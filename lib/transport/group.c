@@ -334,7 +334,7 @@ void baton__group_drop_attributes(baton_group_t *group)
 void baton__group_fini(baton_group_t *group)
 {
     baton__group_drop_attributes(group);
-    /* Blocks are left only in a simulated group. */
+    /* Only a simulated group may still have blocks here. */
     while (group->memory != NULL) {
         baton__memory_t *block = group->memory;
         group->memory = block->next;

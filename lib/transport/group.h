@@ -11,11 +11,13 @@
 
 #include <baton/transport.h>
 
-/* An entry of a hash table. Each table uses one field of the union:
+/* An entry of a hash table. Each table uses one field of the union. (A hello is
+   a notice by which a peer says that it has committed a schedule, and what its
+   messages are.)
 
        table      field      meaning
-       names      attempts   schedules created by a name, or groups made by
-                             equal calls
+       names      attempts   the number of schedules created by a name, or of
+                             groups made by equal calls
        table      schedule   a committed schedule
        hellos     hellos     a list of the hellos for a schedule that is not
                              committed here
@@ -58,9 +60,10 @@ typedef struct baton__attribute {
     baton_attribute_destroy_fn destroy;
 } baton__attribute_t;
 
-/* The data of a lent message may be outside of this process's memory. Such data
-   is read in parts of this many bytes. A group has space for one part of each
-   operand. */
+/* If a receiver need not keep a message, the transport lends the message: the
+   receiver uses the data where the sender has it. If that is outside of this
+   process's memory, the data is read in parts of this many bytes. A group has
+   space for one part of each operand of a reduction. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
 /* The fields that each step accesses come first. The fields that progress alone
@@ -69,7 +72,8 @@ enum { BATON__PART_BYTES = 128 * 1024 };
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
-    /* The stepper that drives the group's schedules. */
+    /* The stepper (progress/state/stepper.h), which advances the epochs of the
+       group's schedules. */
     struct baton__stepper *stepper;
     const struct baton__kind_info *kinds; /* functions of the node kinds */
     /* Space for a part of each operand of a reduction; used if the transport
@@ -84,10 +88,11 @@ struct baton_group {
     baton_group_t *root;
     uint16_t incarnation; /* number of recoveries of the group so far */
     bool retired;         /* destroyed by the user: it only answers its peers */
-    bool cost_only;       /* a simulation in which buffers have no memory */
+    bool cost_only;       /* a simulation in which messages carry no data */
     bool borrowed;        /* a simulator owns the group */
-    /* All ranks destroy the group together. Set in a group over MPI after all
-       ranks have made theirs; the driver may have the group already. */
+    /* True if all ranks destroy the group together. It is set in a group of
+       several processes, after all ranks have made theirs. It is atomic because
+       the engine's driver may use the group by then. */
     _Atomic bool collective;
     int rank;
     int size;
@@ -104,11 +109,16 @@ struct baton_group {
     uint32_t schedules;
     baton__memory_t *memory; /* blocks that the user has not freed */
     baton__table_t names;
-    baton__attribute_t *attributes; /* protected by a lock of group.c */
-    /* By rank, the rank in the group that this one was made of; or NULL. */
+    /* protected by attributes_lock in group.c */
+    baton__attribute_t *attributes;
+    /* If the group was made of the ranks of another group: by rank of this
+       group, the rank's number in the other group; -1: it was not in that
+       group. Else NULL. */
     int *origins;
     char *name; /* the name by which the group was created, or NULL */
-    _Atomic(baton_op_t *) average; /* see baton_schedule_average; or NULL */
+    /* The operation that baton_schedule_average returns for this group; NULL:
+       it was not asked for yet. */
+    _Atomic(baton_op_t *) average;
     /* The number that marks the messages of a subset (subset.h); 0 if this
        group is a root. */
     uint64_t channel;
@@ -141,9 +151,10 @@ enum { BATON__TAG_BITS = 24 };
 /* Returns the identity of the `attempt`-th schedule of a name. */
 uint64_t baton__identity(const char *name, uint32_t attempt);
 
-/* Returns the counter of the schedules that were created by this name so far.
-   If `name` is NULL, returns the counter of `key`, which must be below 2^63.
-   Returns NULL if there is no memory. */
+/* Returns the address of the counter of the schedules that were created by this
+   name so far. If `name` is NULL, returns the counter of `key`, which must be
+   below 2^63 and stands for equal calls that make groups. Returns NULL if there
+   is no memory. */
 uint32_t *baton__group_counter(baton_group_t *group, const char *name,
                                uint64_t key);
 
@@ -183,8 +194,8 @@ int baton__group_host(const baton_group_t *group, int rank);
 /* True if the rank is on this host, or nothing is known of hosts. */
 bool baton__group_is_local(const baton_group_t *group, int rank);
 
-/* The detail of a peer's loss if the peer counts as lost because it has itself
-   lost this rank. The other ranks go on without this rank. */
+/* The reason of a loss, as text, if this rank counts a peer as lost because the
+   peer has lost this rank: the peer goes on without this rank. */
 extern const char baton__disowned[];
 
 static inline bool baton__group_is_collective(const baton_group_t *group)
@@ -196,7 +207,8 @@ static inline bool baton__group_is_collective(const baton_group_t *group)
 /* Numbers the hosts in the order of their first ranks. `host_of` has, by rank,
    the lowest rank on the same host, which is replaced by the number of the
    host. `transport` gets the number of hosts and, if the ranks of each host are
-   consecutive, the number of ranks on each host (see host_block). */
+   consecutive, the number of ranks on each host (host_block in
+   baton/transport.h). */
 void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
                                int size);
 

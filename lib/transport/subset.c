@@ -114,8 +114,9 @@ static void subset_drop(void *endpoint, baton_message_t *message)
     self->around.inner->drop(self->around.endpoint, restored(self, message));
 }
 
-/* The message keeps the root's header and peer: the engine does not look at the
-   header of a message that it has tried to borrow. */
+/* Restores the header and peer that the message has in the root, and does not
+   convert them back afterwards: the engine does not look at the header of a
+   message after it has called lend for it. */
 static baton_status_t subset_lend(void *endpoint, baton_message_t *message)
 {
     const subset_t *self = endpoint;

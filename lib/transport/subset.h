@@ -8,9 +8,9 @@
    from a key that is the same on all members. So the members need not exchange
    the channel, and the other ranks are not involved. The engine calls the
    root's poll, descriptor and arm (baton/transport.h), which serve all subsets
-   of the root, and never a subset's. So the end of a subset's transfer is an
-   event that the root's poll reports. The event's token names the schedule, and
-   so the subset. */
+   of the root, and never those of a subset. So the end of a subset's transfer
+   is an event that the root's poll reports. The event's token names the
+   schedule, and so the subset. */
 #pragma once
 
 #include "transport/group.h"
@@ -23,9 +23,11 @@ enum {
     /* The number of the channel's bits in `kind`. The bits above these are
        BATON__STAGED_KINDS, which the staged transport sets. */
     BATON__CHANNEL_KIND_BITS = 10,
-    /* The number of its bits in `tag`: those above the message's own tag. */
+    /* The number of the channel's bits in `tag`: those above the message's own
+       tag. */
     BATON__CHANNEL_TAG_BITS = 32 - BATON__TAG_BITS,
-    /* The number of its bits in `epoch`: the highest ones. */
+    /* The number of the channel's bits in `epoch`, which are the highest bits
+       of that field. */
     BATON__CHANNEL_EPOCH_BITS = 20
 };
 

@@ -104,21 +104,23 @@ typedef struct bench_options {
     cli_list_t system_names;
     bench_system_t systems[CLI_MOST_ITEMS];
     size_t system_count;
-    cli_list_t ways; /* ways.words: as bench_way_t, in ascending order */
+    cli_list_t ways; /* ways.words: values of bench_way_t, in ascending order */
     cli_list_t layers;
-    cli_list_t algorithms; /* algorithms.words: as bench_sparse_system_t */
+    /* algorithms.words: values of bench_sparse_system_t */
+    cli_list_t algorithms;
     cli_list_t densities;
-    cli_list_t teams; /* numbers of teams; 0: the number that costs least */
+    cli_list_t teams; /* numbers of teams; 0: Baton takes the cheapest number */
     double momentum, clip; /* options of Baton's sparse steps */
     bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are added to the residual before the step */
     /* How long a system runs in each of its turns, in one way. */
     uint64_t turn_ms;
-    cli_list_t memories; /* memories.words: as bench_memory_t */
-    cli_list_t places;   /* .words: 0: with a separate target; 1: in place */
-    /* The running measurement's kind of memory, as bench_memory_t, and its
-       place. */
+    cli_list_t memories; /* memories.words: values of bench_memory_t */
+    /* places.words: 0: with a separate target; 1: in place */
+    cli_list_t places;
+    /* The kind of memory (a value of bench_memory_t) and the place that are
+       measured now. bench_collective_run sets both. */
     size_t memory;
     bool in_place;
     table_files_t files;
@@ -136,10 +138,10 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
-    /* For the progress line: the number of all measurements that are made by
-       turns, and the number of those that have ended. */
+    /* The number of measurements that are made by turns, for the progress
+       line. */
     size_t points;
-    size_t done;
+    size_t done; /* the number of these measurements that have ended */
 } bench_run_t;
 
 /* Systems that run in turns, so that all of them see the same changes of the
@@ -201,8 +203,9 @@ typedef struct bench_operation {
     size_t count, block;
     size_t source_count, target_count;
     float *source, *target; /* in place, both are the same memory */
-    /* Copies of target and source in the device's memory; NULL: the operation
-       uses none. */
+    /* The vectors in the device's memory: [0] the target, [1] the source.
+       `target` and `source` are then copies in main memory. NULL: the vectors
+       are in main memory only. */
     void *on_device[2];
     bool in_place;
 } bench_operation_t;
@@ -239,7 +242,8 @@ typedef struct bench_end {
 typedef struct bench_runner {
     bench_system_t system;
     bench_operation_t *operation;
-    /* By root: a request. Persistent requests live until bench_runner_close. */
+    /* An array with a request for each root. Persistent requests live until
+       bench_runner_close. */
     MPI_Request *requests;
     int *counts;                  /* the counts for MPI_Reduce_scatter */
     baton_schedule_t **schedules; /* Baton's schedules, one for each root */
@@ -258,8 +262,8 @@ void bench_memory_close(const bench_run_t *run, bench_operation_t *operation);
 
 /* bench_fill writes this rank's input into the operation's vectors. bench_check
    compares the result with the expected one, and ends the job if they differ.
-   If the vectors are on the GPU, both copy them between the GPU and main
-   memory. */
+   If the vectors are on the GPU, both functions copy them between the GPU and
+   main memory. */
 void bench_fill(bench_operation_t *operation);
 void bench_check(const bench_runner_t *runner);
 

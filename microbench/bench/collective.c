@@ -14,24 +14,26 @@ enum {
     REHEARSED_UNITS = 200
 };
 
-/* A system in one way, with a runner for each layer. Each schedule is used in
-   one way only, as in an application, so that Baton learns how it is used. */
+/* A system that is measured in one way of calling, with a runner for each
+   layer. Each schedule is used in one way only, as in an application, so that
+   Baton learns how it is used. */
 typedef struct contestant {
     const bench_system_t *system;
     bench_way_t way;
-    bench_runner_t *runners; /* by layer: the system's runner */
+    bench_runner_t *runners; /* an array of [layers] */
     size_t calls;            /* number of calls in one turn */
-    /* The index of the contestant that is the same system in the way WAIT. It
-       comes before those of the other ways. */
+    /* The index of this system's contestant in the way WAIT. That contestant
+       comes before the system's other contestants. */
     size_t waits;
 } contestant_t;
 
-/* All contestants at one point of the measurement. */
+/* All contestants that are compared at one size, in one kind of memory and in
+   one place. */
 typedef struct contest {
     bench_run_t *run;
     uint64_t bytes; /* bytes of the vector, rounded up to whole blocks */
     size_t layers;
-    bench_operation_t *operations; /* by layer: the layer's operation */
+    bench_operation_t *operations; /* an array of [layers] */
     contestant_t contestants[CLI_MOST_ITEMS * BENCH_WAYS];
     size_t count;
     /* The time that the computation of a layer takes: the fastest system's time
@@ -42,8 +44,8 @@ typedef struct contest {
     uint64_t units;
 } contest_t;
 
-/* The measured properties: the mean time of a call, and that of the computation
-   alone. */
+/* The measured properties: the mean time of a call, and the time of the
+   computation alone. */
 enum { CALL_US, COMPUTATION_US, MEASURES };
 
 /* ---- computation -------------------------------------------------------- */
@@ -336,7 +338,7 @@ static void bench_collective_report(const contest_t *contest,
     }
 }
 
-/* ---- all of it ---------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------- */
 
 static void bench_collective_measure(bench_run_t *run, size_t layers,
                                      uint64_t bytes)

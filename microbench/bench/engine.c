@@ -132,7 +132,8 @@ static stats_t once(double value)
 
 /* ---- nodes, commits, epochs --------------------------------------------- */
 
-/* Reports the two rows NAME_node and NAME_memory, of one node. */
+/* Reports two rows, each for one node of the shape: its time (NAME_node) and
+   its memory (NAME_memory). */
 static void measure_nodes(bench_run_t *run, baton_group_t *group,
                           const shape_t *shape)
 {

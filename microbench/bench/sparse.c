@@ -29,8 +29,8 @@ typedef struct contestant {
        number. */
     int teams;
     baton_sparse_t *sparse; /* NULL in systems of MPI */
-    /* By element of this rank's slice: the sum of the results of all steps so
-       far. */
+    /* An array with the sum of the results of all steps so far, for each
+       element of this rank's slice. */
     double *sums;
 } contestant_t;
 
@@ -333,7 +333,7 @@ static void bench_sparse_report(const contest_t *contest,
     }
 }
 
-/* ---- all of it ---------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------- */
 
 static void measure_case(bench_run_t *run, size_t count, double density)
 {

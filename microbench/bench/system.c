@@ -23,7 +23,8 @@
 #define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
 #define HAS_PERSISTENT        0
-/* This form is never called: see bench_keep_able(). */
+/* bench_keep_able() removes systems that would use this form, so it is never
+   called. */
 #define PERSISTENT(name, ...) MPI_SUCCESS
 #endif
 
@@ -163,7 +164,7 @@ enum { RING = 1 }; /* libnbc's number of the ring algorithm */
 typedef enum form {
     BLOCKING,
     NONBLOCKING,
-    PREPARED /* starts the request, which was prepared, by MPI_Start */
+    PREPARED /* MPI_Start starts a prepared request */
 } form_t;
 
 /* Calls one form of MPI's collective with the operation's root. */

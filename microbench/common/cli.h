@@ -48,7 +48,7 @@ typedef struct cli_type {
     uint64_t multiple;        /* a size must be a multiple of this number */
     const char *const *words; /* the words, and NULL at the end */
     bool list;                /* the value is a cli_list_t */
-    bool operand; /* an argument that is no option is the value, too */
+    bool operand; /* the value may also be given without the option's name */
 } cli_type_t;
 
 /* clang-format off */
@@ -143,7 +143,7 @@ _Noreturn void cli_refuse(const cli_parser_t *parser, const char *format, ...)
 bool cli_read_count(const char *text, uint64_t *out);
 
 /* Returns the value of BATON_SEED. Returns 1 if BATON_SEED is unset or no
-   number; the library warns of the latter. */
+   number; if it is no number, the library also warns. */
 uint64_t cli_default_seed(void);
 
 /* Returns a size in the form that options take: "64", "4K" or "1M". The second

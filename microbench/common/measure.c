@@ -87,7 +87,7 @@ steal_t steal_parse(const char *line)
         read = sscanf(line, "%lf%n", &field, &used) == 1;
         line += used;
         reading.total += field;
-        /* The last field is the stolen time, so that stays in `stolen`. */
+        /* The last field is the stolen time, so `stolen` keeps that field. */
         reading.stolen = field;
     }
     return read ? reading : (steal_t){0, 0};

@@ -22,7 +22,7 @@ typedef struct stats {
     double p10, median, p90, p99, mean;
 } stats_t;
 
-/* Sorts the values and summarizes them. Without values all is 0. */
+/* Sorts the values and summarizes them. Without values all fields are 0. */
 stats_t stats_of(double *values, size_t count);
 
 /* ---- stolen time ------------------------------------------------------ */

@@ -11,8 +11,9 @@
 #include <string.h>
 
 /* The costs are measured first, and then the algorithms (baton_group_tune). A
-   short message gives alpha, and a long message beta. Gamma is measured by
-   reducing a vector that fits in cache, as a pipeline's segment does. */
+   short message gives alpha, and a long message beta. Gamma, the cost of
+   reducing a byte, is measured by reducing a vector that fits in cache, as a
+   pipeline's segment does. */
 enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
 enum { WARM_UP = 20, REPEATS = 200 };
 

@@ -36,7 +36,8 @@ typedef struct run {
     double active_sum, active_squares;
 } run_t;
 
-/* The delays of epoch e are samples of the stream with this number plus e. */
+/* The delays of epoch e are samples of the random stream number STREAM_ARRIVALS
+   + e. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
 /* Returns the size of the quorum or the number of candidates. Returns 0 for

@@ -62,7 +62,7 @@ typedef struct sim_options {
     uint64_t teams;  /* the number of teams; 0: the library chooses */
     size_t exchange; /* the exchange, as baton_exchange_t */
 
-    cli_list_t variants;      /* words: the indices of the variants' names */
+    cli_list_t variants;      /* variants.words: indices of variant_names */
     const char *sweep;        /* the text of the option --sweep, or NULL */
     const cli_option_t *axis; /* the option that --sweep varies, or NULL */
     /* The values of that option; without --sweep only its count is set. */
@@ -221,7 +221,8 @@ double sim_formula_us(const sim_options_t *options,
 /* ---- the table (sweep.c) ------------------------------------------------- */
 
 struct sim_command {
-    unsigned command; /* SIM_ALLREDUCE, ... */
+    /* a bit of the enumeration above, such as SIM_ALLREDUCE */
+    unsigned command;
     const char *name;
     const char *doc; /* the help, in argp's format */
     /* The variants' names, and NULL at the end. */

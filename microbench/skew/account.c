@@ -62,8 +62,8 @@ void skew_account_record(skew_account_t *account, uint32_t iteration,
                          const baton_partial_result_t *outcome)
 {
     const uint64_t *data = outcome->data;
-    /* The model of which the data's first two elements are a part. If there is
-       a single element, any slope fits. */
+    /* The linear model that fits the data's first two elements. If there is a
+       single element, any slope fits. */
     linear_model_t result = {data[0],
                              account->count > 1 ? data[1] - data[0] : 0};
     size_t bad = linear_model_find_mismatch(result, data, account->count);

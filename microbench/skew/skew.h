@@ -59,7 +59,7 @@ void skew_options_parse(int argc, char **argv, skew_options_t *out);
 
 /* The result of one system at one size. */
 typedef struct skew_result {
-    stats_t latency; /* over all ranks and counted iterations, in us */
+    stats_t latency; /* of all ranks and counted iterations, in us */
     /* The median over the iterations of the mean over the ranks. A single stall
        of the machine hardly changes it. */
     double robust_us;

@@ -3,8 +3,9 @@
    hosts came to epochs are then compared, although each host has its own clock.
 
    A request is a byte. To CLOCK the other host replies with the time by its
-   clock, and to READ with the entries of all its jobs. All hosts must be read
-   nearly at once, because a rank keeps only its last few times. The offset
+   clock, and to READ with the entries of all its jobs. Each reply ends with a
+   new line, because srun passes on only what ends with one. All hosts must be
+   read nearly at once, because a rank keeps only its last few times. The offset
    between two clocks is wrong by at most half of the time from a request CLOCK
    to its reply. */
 #include "top/top.h"
@@ -60,17 +61,24 @@ static uint64_t clock_ns(void)
 
 /* ---- the other host ------------------------------------------------------ */
 
+static void end_reply(void)
+{
+    (void)putchar('\n');
+    (void)fflush(stdout);
+}
+
 int top_serve(void)
 {
     int request = READ;
     while (request == READ && ferror(stdout) == 0) {
-        /* This takes tens of milliseconds, so it is done before the request. */
+        /* Listing jobs takes tens of milliseconds, so it comes before the
+           request. */
         top_job_t *jobs;
         const int count = top_job_list(&jobs);
         while ((request = getchar()) == CLOCK) {
             const uint64_t now_ns = clock_ns();
             (void)fwrite(&now_ns, sizeof now_ns, 1, stdout);
-            (void)fflush(stdout);
+            end_reply();
         }
         top_reading_t all = {0};
         for (int i = 0; i < count; i++) {
@@ -82,7 +90,7 @@ int top_serve(void)
         if (request == READ) {
             (void)fwrite(&reply, sizeof reply, 1, stdout);
             (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
-            (void)fflush(stdout);
+            end_reply();
         }
         top_reading_free(&all);
     }
@@ -111,14 +119,20 @@ static bool receive(const top_host_t *host, void *reply, size_t bytes)
     return got == bytes;
 }
 
-/* Measures how far the host's clock is ahead. Stores the result if its error is
-   smaller than that of the last one is by now. */
+static bool receive_end(const top_host_t *host)
+{
+    char end;
+    return receive(host, &end, 1) && end == '\n';
+}
+
+/* Measures how far the host's clock is ahead. Keeps the stored result if it is
+   more precise, although its error has grown by the clocks' drift since. */
 static bool ask_clock(top_host_t *host)
 {
     uint64_t his_ns;
     const uint64_t before_ns = clock_ns();
     ask(host, CLOCK);
-    if (!receive(host, &his_ns, sizeof his_ns)) {
+    if (!receive(host, &his_ns, sizeof his_ns) || !receive_end(host)) {
         return false;
     }
     const uint64_t now_ns = clock_ns();
@@ -278,7 +292,7 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
                 top_add_entry(&from, &entry, i + 1);
             }
         }
-        if (!replies) {
+        if (!replies || !receive_end(&hosts[i])) {
             give_up(&hosts[i]);
             continue;
         }
@@ -303,8 +317,8 @@ typedef struct comparison {
     baton_board_entry_t **entries;
     int *hosts; /* by rank: the number of its host */
     int ranks, samples;
-    /* By sample and rank: when the rank came to the sample's epoch, in ns after
-       the first of `entries` did. */
+    /* For each sample and rank: when the rank came to the sample's epoch, in ns
+       after the first of `entries` came. */
     int64_t *came_ns;
 } comparison_t;
 
@@ -429,7 +443,7 @@ static void count_samples(const comparison_t *self, int rank)
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
             bin++;
         }
-        /* This makes the sum of the bins `timed`. */
+        /* The bins together then have the sum `timed`. */
         of->late_bins[bin] += of->timed * (uint64_t)(i + 1) / samples -
                               of->timed * (uint64_t)i / samples;
     }
@@ -484,7 +498,8 @@ static void compare(comparison_t *self, const top_reading_t *before,
     if (most == least || !counted || self->samples < LEAST_SAMPLES) {
         return;
     }
-    /* Both clocks are compared with this host's. */
+    /* Each clock was compared with this host's clock. So the errors of two
+       other hosts' clocks add up. */
     error_ns = least == 0 ? error_ns : 2 * error_ns;
     for (int host = least + 1; host <= most; host++) {
         shift_host(self, host, least, (int64_t)error_ns);

@@ -15,7 +15,7 @@ enum {
 
 /* A rank of the job, by its process. */
 typedef struct rank_row {
-    /* the process's entry of its largest group */
+    /* the process's entry in its largest group */
     const baton_board_entry_t *entry;
     baton_lateness_t sum;
     /* The entry of a schedule in which the rank is waiting now, or NULL. */

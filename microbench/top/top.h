@@ -77,8 +77,7 @@ const char *top_hosts_name(const top_host_t *hosts, int number);
    epochs of this reading and the one before, if there are enough of these. */
 void top_hosts_compare(top_reading_t *shown, const top_reading_t *before);
 
-/* ---- reports ---------------------------------------------------------------
- */
+/* ---- reports ------------------------------------------------------------ */
 
 /* Returns whether two entries belong to the same process. */
 bool top_same_process(const baton_board_entry_t *a,

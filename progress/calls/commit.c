@@ -30,7 +30,9 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     const char *of = group->name != NULL ? group->name : "";
     size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
     size_t task_bytes = engine->driver->task_bytes;
-    /* Failures and recoveries allocate nothing, except in a simulation. */
+    /* The memory for failures and recoveries is a part of the task's, so that a
+       failure or recovery need not allocate any. In simulations whose ranks
+       share plans it is allocated when it is needed. */
     baton__later_failure_t *later = NULL;
     size_t failure_bytes =
         group->sharing == NULL ? sizeof *later + 2 * BATON__SENTENCE_BYTES : 0;
@@ -131,7 +133,7 @@ const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule)
         return NULL;
     }
     baton_group_t *group = schedule->group;
-    /* Pairs with the exchange below, perhaps of another thread. */
+    /* Pairs with the exchange below, which another thread may have made. */
     baton_op_t *average =
         atomic_load_explicit(&group->average, memory_order_acquire);
     baton_op_t *made = average == NULL ? baton__alloc(1, sizeof *made) : NULL;
@@ -164,7 +166,7 @@ void baton_schedule_in_order(baton_schedule_t *schedule)
 
 /* Reserves capacity in the transport for the messages with each peer, up to the
    first peer for which that fails; with sign -1 releases the capacity. Returns
-   the number of peers for which it has done so. */
+   the number of peers for which that has succeeded. */
 static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
                                int sign, baton_status_t *status)
 {
@@ -259,8 +261,9 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
    schedule with a larger depth stores as many as its depth. */
 enum { FAILURES = 8 };
 
-/* Lays out the arrays of the task in the schedule's annex, and what its
-   arrivals need. If the annex is NULL, only counts the bytes of these. */
+/* Gives the task's arrays and its arrivals (epoch/arrivals.h) their places in
+   the schedule's annex, a part of the memory of the plan. If the annex is NULL,
+   because the plan does not exist yet, only counts the bytes that they take. */
 static void lay_out_annex(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
@@ -393,8 +396,8 @@ static bool is_waited_for(const baton__task_t *task)
     return atomic_load_explicit(&task->waiters, memory_order_acquire) > 0;
 }
 
-/* Steps until nothing of the schedule is in motion and no thread waits for it.
-   False if something is still in motion at `deadline_ns`. */
+/* Steps until no node of the schedule is in motion (sched/run.h) and no thread
+   waits for it. False if a node is still in motion at `deadline_ns`. */
 static bool commit_drain(const baton__task_t *task, uint64_t deadline_ns)
 {
     assert(baton__driven_here(task->schedule.group));
@@ -411,8 +414,8 @@ static bool commit_drain(const baton__task_t *task, uint64_t deadline_ns)
     return true;
 }
 
-/* Gives up a schedule that did not end in time. Its waiting threads return; it
-   is freed when nothing of it is in motion any more. */
+/* Gives up a schedule that did not end in time. Its waiting threads return, and
+   it is freed when none of its nodes is in motion any more. */
 static void abandon(baton__task_t *task)
 {
     assert(baton__driven_here(task->schedule.group));
@@ -428,9 +431,10 @@ static void abandon(baton__task_t *task)
 
 /* How a committed schedule has left the driver. */
 typedef enum detached {
-    DETACHED,          /* the caller frees the schedule */
-    DETACHED_LEAVING,  /* the driver frees the schedule after its notices */
-    DETACHED_ABANDONED /* the driver frees the schedule when nothing moves */
+    DETACHED,         /* the caller frees the schedule */
+    DETACHED_LEAVING, /* the driver frees the schedule after its notices */
+    /* the driver frees the schedule when no node is in motion */
+    DETACHED_ABANDONED
 } detached_t;
 
 static detached_t detach(baton__task_t *task)
@@ -441,8 +445,8 @@ static detached_t detach(baton__task_t *task)
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
     uint64_t deadline_ns = baton__clock_ns() + (uint64_t)patience_ms * 1000000u;
     if (engine->driver->forget == NULL) {
-        /* The remaining eighth of the time is for the parts that end only after
-           the epoch has been failed. */
+        /* The remaining eighth of the time is for nodes that end only after
+           their epoch has been failed, below. */
         int64_t wait_ms = patience_ms - patience_ms / 8;
         (void)engine->driver->wait(
             engine,
@@ -452,7 +456,8 @@ static detached_t detach(baton__task_t *task)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    /* An epoch may have been started just now. */
+    /* An epoch may have been started just before the lock was taken. It begins
+       here, and is failed below. */
     baton__epoch_begin_if_due(schedule);
     baton__recovery_leave(task);
     const bool has_failed = task->failing_from != 0;
@@ -477,7 +482,8 @@ static detached_t detach(baton__task_t *task)
     if (gone) {
         commit_give_back(schedule, schedule->plan.peer_count);
     }
-    schedule->committed = false; /* the struct may live on */
+    /* the struct of an orphan stays, and must not look committed */
+    schedule->committed = false;
     schedule->destroyed = true;
     engine->driver->leave(engine);
     return detached;
@@ -521,7 +527,8 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
                             "destroy of \"%s\": a call node can't destroy",
                             schedule->name);
     }
-    /* A success leaves the thread's error message as it is. */
+    /* A success must not change the thread's error message, so the message is
+       saved here and restored at the end. */
     char before[BATON__MESSAGE_BYTES];
     (void)snprintf(before, sizeof before, "%s", baton_error_message());
     char name[BATON__SENTENCE_BYTES];

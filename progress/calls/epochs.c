@@ -10,12 +10,12 @@
 #include <sched.h>
 
 enum {
-    /* A wait counts as immediate if it comes within AT_ONCE_NS of its start,
-       and as soon if it comes within SOON_NS. */
+    /* A wait counts as BATON__NEXT_WAIT if it follows its start within
+       AT_ONCE_NS, and as BATON__NEXT_WAIT_SOON if it does so within SOON_NS. */
     AT_ONCE_NS = 2000,
     SOON_NS = 20000,
-    DESCRIBE_NS =
-        2000000 /* how long a wait that has timed out tries to get the lock */
+    /* How long a wait that has timed out tries to get the driver lock. */
+    DESCRIBE_NS = 2000000
 };
 
 /* Both loads pair with the stores in baton__epoch_publish(), epoch_end.c. */
@@ -24,8 +24,8 @@ bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
     if (baton__task_retired(task) >= epoch) {
         return true;
     }
-    /* A failed epoch that need not be recovered retires, and another one may
-       follow. */
+    /* If the schedule need not be recovered, its failed epochs retire, and
+       later epochs may run. */
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
     return baton__task_stays_failed(task) && failed != 0 && failed <= epoch;
 }
@@ -112,8 +112,8 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
     return baton__process_is_own(function) ? BATON_OK : BATON_ERR_STATE;
 }
 
-/* An epoch that was started may not have begun yet. A failed one runs until
-   nothing of it is in motion. */
+/* An epoch that was started may not have begun yet. A failed epoch runs until
+   none of its nodes is in motion (sched/run.h). */
 bool baton__epoch_runs(const baton__task_t *task)
 {
     assert(baton__driven_here(task->schedule.group));
@@ -222,7 +222,8 @@ static void request(baton__task_t *task, uint64_t epoch)
     }
 }
 
-/* Ends a start for which `request` was called. */
+/* Called at the end of a start, after `request`. From now on records in the
+   trace no longer use the time of the start. */
 static void forget_start(baton__task_t *task)
 {
     if (atomic_load_explicit(&task->traced_ns, memory_order_relaxed) != 0) {
@@ -275,8 +276,8 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     bool yields = schedule->group->engine->driver->start(schedule, next);
     forget_start(task);
     /* A wait soon after `started_ns` is a hint that waits follow their starts
-       soon. It is no hint if the epoch has ended during the start, unless the
-       start has yielded in place of the wait. */
+       soon. If the epoch has ended during the start, the wait is no hint,
+       unless the start has yielded in place of the wait. */
     bool ended = !yields && baton_schedule_epoch(schedule) >= epoch;
     atomic_store_explicit(&task->started_ns, ended ? 0 : baton__clock_ns(),
                           memory_order_relaxed);
@@ -411,8 +412,10 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
-    /* `base` is read first: a recovery sets `requested` back, and then adds to
-       `base`. */
+    /* The flag is the word of memory for which the stream waits; its value is
+       `base` plus the number of the last epoch that has ended. `base` is read
+       first here: a recovery sets `requested` back, and then adds to `base`. So
+       their sum is never above the value that the flag will reach. */
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
     uint64_t epoch = baton__task_requested(awaited.task);
     status = device->port.await(device->device, stream, offload->flag->word,

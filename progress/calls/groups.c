@@ -15,11 +15,12 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-/* The number of records that a group allocates when it is created: for answers,
-   and for hellos for schedules that are not committed here. */
+/* The number of records that a group allocates when it is created: for
+   `answers` and for `hellos` (member.h). */
 enum { KEPT = 32 };
 
-/* A member with its watch and transports, which a simulator's members lack. */
+/* A member, with its transports and the watch of its endpoint's descriptors
+   (event_loop.h). A simulator's members have neither. */
 typedef struct watched_group {
     baton__member_t member;
     baton__watch_t *watch;
@@ -111,9 +112,10 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
-/* enclose chooses the transport that the group uses. With a device, it puts a
-   transport that stages messages of device memory around the given one.
-   disclose undoes that, so that the given endpoint is the caller's again. */
+/* enclose chooses the transport that the group uses. With a device, it puts
+   another transport around the given one: this transport copies messages of
+   device memory through main memory. disclose undoes that, so that the given
+   endpoint is the caller's again. */
 static baton_status_t enclose(const baton__device_t *device,
                               watched_group_t *watched, void **endpoint,
                               int rank, int size)
@@ -168,7 +170,8 @@ static baton_status_t groups_reserve(baton_group_t *group)
 }
 
 /* Creates a group. A group that is made of another has a channel of its own,
-   and its messages of device memory are staged by the root's endpoint. */
+   and the root's endpoint copies its messages of device memory through main
+   memory. */
 static baton_status_t
 groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
               bool survive, const baton_transport_t *transport, void *endpoint,
@@ -376,8 +379,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     if (status != BATON_OK || copy == NULL) {
         return status;
     }
-    /* All members compute the same channel: from the ranks, the name, and how
-       many groups of these ranks and this name they have made. */
+    /* All ranks of the new group compute the same channel: from the ranks, the
+       name, and how many groups of these ranks and this name they have made. */
     uint64_t key = (uint64_t)size;
     for (int i = 0; i < size; i++) {
         key = baton__mix(key + (uint64_t)copy[i]);
@@ -412,7 +415,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns a list's first task whose schedule the group's user made, or NULL. */
+/* Returns the first task in a list that belongs to the group and was created by
+   the application, not by the verifier; NULL if there is none. */
 static const baton__task_t *find_task(const baton__task_t *first,
                                       const baton_group_t *group)
 {
@@ -467,8 +471,8 @@ static void begin_to_part(baton_group_t *group)
 }
 
 /* Begins a destroyed group's farewell from its peers, unless it still has
-   children: groups of survivors that were made of it. While it has, it goes on
-   answering peers that have not made their group of survivors yet. */
+   children: groups of survivors that were made of it. While it has children, it
+   goes on answering peers that have not made their group of survivors yet. */
 static void part_if_childless(baton_group_t *group)
 {
     if (group->retired && baton__member_of(group)->children == 0 &&
@@ -491,8 +495,9 @@ static bool has_parted(const baton_group_t *group)
            baton__group_is_recovered(group);
 }
 
-/* Frees the subsets of a root group, which share its endpoint, that were
-   destroyed and have exchanged farewells with all of their peers. */
+/* Frees those subsets of a root group that were destroyed and have exchanged
+   farewells with all of their peers. (The subsets share the root's
+   endpoint.) */
 static void reap(baton_group_t *root)
 {
     assert(baton__driven_here(root));
@@ -550,18 +555,95 @@ static bool can_reap(const void *arg)
     return g != NULL || root->subsets == NULL;
 }
 
-/* Closes a destroyed root group. First waits until all groups that share its
-   endpoint have exchanged farewells with their peers, and frees them. Then does
-   the same for the root itself. */
-static void close_root(baton_group_t *root)
+/* Ends the farewell of a root group, and takes the group off its engine. `all`
+   says that all ranks have left it. */
+static void end_root(baton_group_t *root, bool all)
+{
+    if (root->transport->lose != NULL && baton__group_is_collective(root) &&
+        (!all || baton__member_has_lost(baton__member_of(root)))) {
+        root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
+                              NULL);
+    }
+    end_parting(root);
+    (void)baton__recovery_advance(root->stepper);
+    unlink_group(root);
+}
+
+static void free_root(baton_group_t *root)
 {
     watched_group_t *watched = (watched_group_t *)baton__member_of(root);
+    baton__event_loop_unwatch(watched->watch);
+    root->transport->close(root->endpoint);
+    free_group(watched);
+}
+
+/* Advances the root groups that part in the background, and frees those that
+   have parted. */
+static void reap_roots(baton__stepper_t *stepper)
+{
+    baton_group_t *next = stepper->groups;
+    stepper->reap = NULL;
+    while (next != NULL) {
+        baton_group_t *root = next;
+        const baton__member_t *member = baton__member_of(root);
+        next = root->next;
+        if (!member->unattended) {
+            continue;
+        }
+        reap(root);
+        if (root->subsets == NULL && !member->parts) {
+            begin_to_part(root);
+            (void)baton__recovery_advance(stepper);
+        }
+        if (member->parts && baton__group_is_recovered(root)) {
+            end_root(root, true);
+            free_root(root);
+        } else {
+            stepper->reap = reap_roots;
+        }
+    }
+}
+
+/* True if a root group was not destroyed, or groups that share its endpoint
+   were not. */
+static bool has_open_root(const baton_engine_t *engine)
+{
+    const baton_group_t *root = engine->stepper.groups;
+    while (root != NULL && root->retired && !groups_is_shared(root)) {
+        root = root->next;
+    }
+    return root != NULL;
+}
+
+/* If no root group is open any more, takes one of those that part in the
+   background, which the caller closes. Returns NULL if there is none. */
+static baton_group_t *take_unattended(baton_engine_t *engine)
+{
+    engine->driver->enter(engine);
+    reap_roots(&engine->stepper);
+    baton_group_t *root = has_open_root(engine) ? NULL : engine->stepper.groups;
+    while (root != NULL && !baton__member_of(root)->unattended) {
+        root = root->next;
+    }
+    if (root != NULL) {
+        baton__member_of(root)->unattended = false;
+        baton__recovery_rouse(root);
+    }
+    engine->driver->leave(engine);
+    return root;
+}
+
+/* Closes a destroyed root group. First waits until all groups that share its
+   endpoint have exchanged farewells with their peers, and frees these groups.
+   Then the root itself exchanges farewells, and is freed. */
+static void close_root(baton_group_t *root, uint64_t until_ns)
+{
     baton_engine_t *engine = root->engine;
-    int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool waits = true;
     while (root->subsets != NULL) {
         waits =
-            waits && baton__group_wait(root, can_reap, ms, false) == BATON_OK;
+            waits && baton__group_wait(root, can_reap, baton__left_ms(until_ns),
+                                       false) == BATON_OK;
         engine->driver->enter(engine);
         for (baton_group_t *g = root->subsets; g != NULL && !waits;
              g = g->next) {
@@ -572,40 +654,48 @@ static void close_root(baton_group_t *root)
         engine->driver->leave(engine);
     }
     engine->driver->enter(engine);
-    begin_to_part(root);
-    waits = baton__group_wait(root, baton__group_is_recovered, waits ? ms : 0,
+    if (!baton__member_of(root)->parts) {
+        begin_to_part(root);
+    }
+    waits = baton__group_wait(root, baton__group_is_recovered,
+                              waits ? baton__left_ms(until_ns) : 0,
                               false) == BATON_OK &&
             waits;
     engine->driver->enter(engine);
-    if (root->transport->lose != NULL && baton__group_is_collective(root) &&
-        (!waits || baton__member_has_lost(&watched->member))) {
-        root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
-                              NULL);
-    }
-    end_parting(root);
-    (void)baton__recovery_advance(root->stepper);
-    unlink_group(root);
+    end_root(root, waits);
     engine->driver->leave(engine);
-    baton__event_loop_unwatch(watched->watch);
-    root->transport->close(root->endpoint);
-    free_group(watched);
+    free_root(root);
 }
 
 /* Closes a destroyed group. A group that shares its root's endpoint parts in
-   the background. If it was the last of these and its root was destroyed
-   before, this closes the root, too. */
+   the background. If no other group shares that endpoint any more, and the root
+   was destroyed before, this closes the root, too.
+
+   While another root group is open, the root parts in the background, too, if
+   there is a progress thread to answer its peers: a peer may destroy that other
+   group first, and wait for this rank there. The rank waits for all of them
+   when it destroys its last root group. */
 static void close_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
     baton_group_t *root = group->root != NULL ? group->root : group;
+    const uint64_t until_ns =
+        baton__deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
     engine->driver->enter(engine);
     group->retired = true;
     part_if_childless(group);
     reap(root);
     bool last = root->retired && !groups_is_shared(root);
-    engine->driver->leave(engine);
+    bool waits = !engine->threaded || !baton__group_is_collective(root) ||
+                 !has_open_root(engine);
     if (last) {
-        close_root(root);
+        baton__member_of(root)->unattended = !waits;
+    }
+    reap_roots(&engine->stepper);
+    engine->driver->leave(engine);
+    for (root = last && waits ? root : NULL; root != NULL;
+         root = take_unattended(engine)) {
+        close_root(root, until_ns);
     }
 }
 

@@ -26,7 +26,7 @@ static baton__counts_t lateness_read(const baton__slot_t *slot)
     return counts;
 }
 
-/* Returns the row of a rank, or NULL with this thread's error set. */
+/* Returns a rank's row of the board, or NULL with this thread's error set. */
 static baton__row_t *lateness_row(const baton_group_t *group, int rank,
                                   const char *function)
 {
@@ -109,7 +109,8 @@ baton_status_t baton_group_lateness(const baton_group_t *group, int rank,
 uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                     double share)
 {
-    double left = 0; /* epochs in bins from `bin` on, up to the quantile */
+    /* number of epochs below the quantile that are in bins from `bin` on */
+    double left = 0;
     for (size_t i = 0; i < BATON_LATENESS_BINS; i++) {
         left += share * (double)bins[i];
     }
@@ -126,8 +127,8 @@ uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                        (double)bins[bin]);
 }
 
-/* True if the first rank's mean lateness is above the second one's. Equal ones
-   are in the order of their indices. */
+/* True if the first rank's mean lateness is above the second one's. Of ranks
+   with equal means the one with the lower index counts as later. */
 static bool is_later(const baton_lateness_t *of, int first, int second)
 {
     double a = (double)of[first].late_ns * (double)of[second].timed;
@@ -155,8 +156,9 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
     if (known < 2) {
         return 0;
     }
-    /* late_out is sorted, the latest rank first. Of 2 ranks the middle one is
-       the earlier, and of 4 the one that comes second. */
+    /* late_out is sorted, the latest rank first. So the middle one of 2 ranks
+       is the one that comes first, and the middle one of 4 ranks is the one
+       that comes second. */
     const baton_lateness_t *middle = &of[late_out[known / 2]];
     if (middle->elapsed_ns == 0 ||
         100.0 * (double)middle->waited_ns / (double)middle->timed <
@@ -247,7 +249,8 @@ static int board_find(int process, int index, baton_board_t *out)
             memcmp(name, "/dev/shm/", 9) != 0) {
             continue;
         }
-        /* The process may have a FIFO there. */
+        /* O_NONBLOCK: the process may have a FIFO there, on which open would
+           block. */
         int file = baton__descriptor_move(
             open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
         if (file >= 0 && board_map(out, file) && seen++ != index) {

@@ -99,8 +99,9 @@ progress_memory_find_user(const baton_group_t *group,
     return NULL;
 }
 
-/* Takes the block off the group's list. Returns NULL, with an error, if the
-   block is not there, or is in use. */
+/* Removes the block at `memory` from the group's list, and returns it. Returns
+   NULL, with an error in *status, if there is no such block, or if it is in
+   use. */
 static baton__memory_t *progress_memory_take(baton_group_t *group,
                                              const void *memory,
                                              baton_status_t *status)

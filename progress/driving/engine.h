@@ -39,10 +39,10 @@
       epochs have ended or the leader has gone.
    5. The progress thread drives when it is woken and no other thread drives.
       It releases the lock if an application thread wants it.
-   6. A message of an epoch that a peer has not begun does not wake that peer,
-      unless the sender has waited for a while: the peer may have to answer. A
-      peer that has just stopped driving is not woken for a moment, since it
-      may come back by itself.
+   6. A message of an epoch that a peer has not begun does not wake that peer.
+      But after a sender has waited for a while its messages do wake the peer,
+      which may have to answer. A peer that has just stopped driving is not
+      woken for a moment, since it may come back by itself.
 
    Flags and counts by which threads notify each other:
 
@@ -82,7 +82,8 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    /* The device's last arm failed. Guarded by the driver lock. */
+    /* The last call of the device's function `arm` failed, so the descriptor of
+       the device reports nothing. Guarded by the driver lock. */
     bool unarmed;
     bool threaded;
     pthread_t thread;
@@ -90,15 +91,17 @@ struct baton_engine {
     /* The driver lock guards the fields from here to `nested`. */
     baton__idle_t idle;
     bool armed;
-    uint32_t armed_us; /* the longest time that a driver sleeps while armed */
+    uint32_t armed_us; /* the longest sleep that the armed transports allow */
     /* The engine that the driver was driving when it took the lock of this
        engine, or NULL. */
     const baton_engine_t *outer;
     uint32_t nested; /* number of nested calls of `enter` */
 
-    /* the leader has closed the gate of the event loop; only the leader
-       accesses this */
+    /* the leader has closed the gate of the event loop (event_loop.h); only the
+       leader accesses this */
     bool gate_closed;
+    /* the time at which the transports were last armed with BATON_ARM_INSIST
+       (baton/transport.h) */
     uint64_t insisted_ns;
 
     /* All threads access the fields from here on. */
@@ -110,8 +113,8 @@ struct baton_engine {
     _Atomic int followers;
     _Atomic uint32_t reigns;
     _Atomic bool stopping;
-    /* When the progress thread last woke up; written while asks_awake is
-       set. */
+    /* The time at which the progress thread last woke up; written while
+       asks_awake is set. */
     _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
@@ -132,7 +135,8 @@ typedef struct baton__wait {
 } baton__wait_t;
 
 struct baton__driver {
-    /* The size of the struct that begins with the task of a schedule. */
+    /* The size of the struct that begins with the task of a schedule. (A
+       simulator's struct has further fields.) */
     size_t task_bytes;
 
     /* True if the calling thread drives: it has entered, or a call node runs on
@@ -170,9 +174,9 @@ struct baton__driver {
     /* Optional: checks that there is memory to commit this schedule. */
     baton_status_t (*check_memory)(const baton_schedule_t *schedule);
 
-    /* Optional: ends at once all that is in motion of a schedule that is
-       destroyed, and notifies its peers. Without this function destroy steps
-       until nothing is in motion. */
+    /* Optional: ends at once all nodes in motion (sched/run.h) of a schedule
+       that is destroyed, and notifies its peers. Without this function destroy
+       steps until no node is in motion. */
     void (*forget)(baton_schedule_t *schedule);
 };
 

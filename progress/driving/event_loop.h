@@ -23,7 +23,8 @@ typedef struct baton__watched {
     void (*drain)(void *object);
 } baton__watched_t;
 
-/* The cause that has ended a wait; of several, the last one in this list. */
+/* The cause that has ended a wait. If there are several, it is the last of them
+   in this list. */
 typedef enum baton__wakeup {
     BATON__WAKEUP_TIMER,
     BATON__WAKEUP_KICK,

@@ -9,23 +9,26 @@
 enum {
     /* A yield that takes longer is slow: it has given a time slice away. While
        long messages are awaited, it is slow only if it also takes longer than
-       the patience with them. */
+       patience_ns. */
     SLOW_YIELD_NS = 2500000,
-    /* The most sleeps, one after each poll, that follow slow yields. */
+    /* The most polls after slow yields that are each followed by a sleep. */
     SLOW_POLLS = 400,
-    /* While bytes are awaited, a poll that is followed by such a sleep counts
-       as 1 + bytes / SLOW_POLL_BYTES polls. */
+    /* While long messages are awaited, a poll that is followed by such a sleep
+       counts as 1 + bytes / SLOW_POLL_BYTES polls, so fewer sleeps follow. */
     SLOW_POLL_BYTES = 8192,
-    /* A thread that waits yields this many times as long as another driver. */
+    /* An application thread that waits yields this many times as long as any
+       other driver. */
     WAIT_YIELDS = 5,
-    /* A wait lets other threads run for this many wake-ups before it sleeps. */
+    /* Before a wait sleeps, it lets other threads run for as long as this many
+       wake-ups take. */
     WAKES = 10,
     NOMINAL_WAKE_NS = 20000,
     LEAST_WAKE_NS = 10000,
     MOST_WAKE_NS = 40000,
     /* A wait for long messages yields for at least this long for each byte. */
     BYTE_NS = 2,
-    /* The longest such time: a peer that takes longer is late. */
+    /* The longest time for which a wait for long messages yields: a peer that
+       takes longer is late. */
     MOST_NS = 100000000,
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is the time waited, divided by this */

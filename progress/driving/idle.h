@@ -37,15 +37,16 @@
    all-reduce.
 
    While the driver awaits something that can't wake it, it polls after sleeps
-   of an eighth of the time waited so far. So a wait lasts at most that much
-   longer, and a long one costs next to no processor time. */
+   of an eighth of the time waited so far. So a wait lasts at most an eighth
+   longer, and a long wait costs next to no processor time. */
 #pragma once
 
 #include "base/clock.h"
 
 #include <stdbool.h>
 
-/* The longest yield in which no other thread ran. */
+/* A yield that takes no longer than this counts as one in which no other thread
+   ran. */
 enum { BATON__ALONE_NS = 1500 };
 
 typedef struct baton__idle {
@@ -55,7 +56,7 @@ typedef struct baton__idle {
     /* A wait yields only while shared_ns is below this, or until patience_ns is
        over. */
     uint64_t share_ns;
-    uint64_t wake_ns; /* the time that a wake-up takes; 0: not measured */
+    uint64_t wake_ns; /* the measured time of a wake-up; 0: not measured */
     uint32_t polls;   /* number of polls since something moved */
     /* The total time, since something moved, of the yields in which other
        threads may have run. */
@@ -98,8 +99,9 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->since_ns = 0;
 }
 
-/* Tells whether messages are awaited: not at all, by an epoch, or by an
-   application thread that waits for its epoch. */
+/* Tells for which purpose the driver awaits messages: for none (NONE), for an
+   epoch (EPOCH), or for an epoch for which the driver itself, an application
+   thread, waits (WAIT). */
 typedef enum baton__hurry {
     BATON__HURRY_NONE,
     BATON__HURRY_EPOCH,
@@ -114,8 +116,8 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
 
 /* Yields, and measures how long that takes. */
 void baton__idle_yield(baton__idle_t *idle);
-/* Notes how long a yield took that the caller has made itself, because it
-   releases the driver lock meanwhile. */
+/* Called after the caller has itself yielded, because it released the driver
+   lock for the yield. Notes how long the yield took. */
 void baton__idle_yielded(baton__idle_t *idle);
 
 /* Returns how long to sleep while the awaited event can't wake the driver. */

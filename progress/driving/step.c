@@ -1,8 +1,8 @@
 /* The step; see step.h.
 
    The mailbox is the one queue that threads share: an intrusive stack in a few
-   lines of C11 atomics. A lock-free library's inline assembly is invisible to
-   the thread sanitizer, which is worth more here. */
+   lines of C11 atomics. A library of lock-free queues would use inline
+   assembly, which the thread sanitizer can't check. */
 #include "progress/driving/step.h"
 
 #include "base/float_mode.h"
@@ -42,7 +42,8 @@ void baton__step_mail(baton_schedule_t *schedule)
                                                     memory_order_relaxed));
 }
 
-/* Handles the requests of other threads for a schedule. */
+/* Handles the requests that the application or other threads have made for a
+   schedule: starts, cancels and completions of async nodes. */
 static void attend(baton_schedule_t *schedule)
 {
     bool abandoned = baton__task_of(schedule)->abandoned;
@@ -120,8 +121,8 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* Takes a notice of which only the header was kept, or that consists of a
-   header alone. A hello is such a notice if it came before its group was
+/* Handles a notice that consists of a header alone, or whose content was
+   dropped: the content of a hello is dropped if it comes before its group is
    created. */
 static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {
@@ -223,7 +224,8 @@ void baton__step_adopt(baton_group_t *group)
         *link = notice->next;
         notice->next = NULL;
         int peer = baton__subset_rank(group->endpoint, notice->peer);
-        /* A sender that is not in the group may not know that yet. */
+        /* If `peer` is negative, the sender is not in the group, and may not
+           know that yet. */
         if (peer >= 0) {
             heed(group, &notice->header, peer);
         }
@@ -290,6 +292,9 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     if (stepper->recovering > 0) {
         moved |= baton__recovery_advance(stepper);
         moved |= baton__shrink_advance(stepper);
+        if (stepper->reap != NULL) {
+            stepper->reap(stepper);
+        }
     }
     /* A step that has ended the last running epoch does not poll, so that the
        thread that waits for it returns sooner: a poll is 5 % of the time of a
@@ -322,7 +327,8 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
     stepper->bytes_left = bytes;
     stepper->left_calls = false;
     (void)take_mail(stepper);
-    /* If this is a start, the epoch begins at the time of its START. */
+    /* If a start has called this function, the trace has the same time for the
+       start (START) and for the beginning of the epoch (BEGIN). */
     if (baton__trace_is_on()) {
         stepper->traced_ns = atomic_load_explicit(
             &baton__task_of(schedule)->traced_ns, memory_order_relaxed);

@@ -33,18 +33,19 @@ static inline bool baton__step_has_mail(baton__stepper_t *stepper)
 }
 
 /* True if the caller should step again at once: a schedule is runnable, or the
-   next poll without an event settles why a message has failed. */
+   next poll that brings no event fails an epoch in which a message has failed
+   (baton__epoch_end_doubts). */
 static inline bool baton__step_is_due(const baton__stepper_t *stepper)
 {
     return stepper->runnable_head != NULL || stepper->doubts;
 }
 
-/* Adds a schedule that was created. */
+/* Adds a schedule that was created to the stepper's uncommitted ones. */
 void baton__step_attach(baton_schedule_t *schedule);
 /* Moves a schedule that was committed to the list of the schedules that are
    stepped. */
 void baton__step_commit(baton_schedule_t *schedule);
-/* Removes a schedule. Nothing of it may be in motion, unless it was
+/* Removes a schedule. None of its nodes may be in motion, unless it was
    abandoned. */
 void baton__step_detach(baton_schedule_t *schedule);
 

@@ -6,8 +6,8 @@
    one cache line of each. In most collectives all ranks have come by then,
    since each rank needs data of all others. In some an epoch may end on a rank
    before others have come, as at the root of a broadcast. Then the rank reads
-   the times once more when it comes to the next timed epoch. If some rank has
-   not come by then either, the epoch is not counted.
+   the times once more when it comes to the next timed epoch. If a rank has
+   still not come by then, the epoch is not counted.
 
    All ranks must time the same epochs without asking each other. So a rank
    times the epochs whose scattered number is at most a bound, `mask`. It
@@ -27,7 +27,8 @@
 enum {
     /* At least one of 2^MOST_SHIFT epochs is timed. */
     MOST_SHIFT = 16,
-    /* The most by which `shift` grows at a time: to a quarter of the epochs. */
+    /* The most by which `shift` grows at a time. A growth of 2 divides the
+       share of timed epochs by four. */
     STEP = 2,
     TIME_BITS = BATON_LATENESS_TIME_BITS
 };
@@ -38,8 +39,9 @@ typedef struct baton__arrivals arrivals_t;
 
 /* Returns the upper bits of an epoch's start times, by which ranks recognise
    the epoch. Successive epochs have different marks. Epochs of other schedules,
-   and of the same schedule before a recovery, nearly always do, too: if a slot
-   is now another schedule's, its words match once in a million. */
+   and of the same schedule before a recovery, nearly always have different
+   marks, too: if a slot belongs to another schedule by now, its words match by
+   accident once in a million. */
 static uint64_t mark_of(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t salt =
@@ -53,8 +55,9 @@ static uint64_t start_word(uint64_t mark, uint64_t now_ns)
     return mark | (now_ns & ((UINT64_C(1) << TIME_BITS) - 1));
 }
 
-/* Stores how long after `start` (a start_word) the slot's rank came to the same
-   epoch. Returns false if the slot has no start time of that epoch. */
+/* Stores how long after `start`, a result of start_word, the slot's rank came
+   to the same epoch. Returns false if the slot has no start time of that
+   epoch. */
 static bool came_after(const baton__slot_t *slot, uint64_t start,
                        int64_t *after_out)
 {
@@ -96,7 +99,7 @@ static void count_epoch(const arrivals_t *self, bool alone, int64_t first_ns,
     if (waited_ns <= took_ns) {
         size_t bin = arrivals_bin_of(took_ns - waited_ns);
         baton__count_add(BATON__COUNT(slot, own_bins) + bin, 1);
-    } else { /* this rank did not wait for the last one */
+    } else { /* the epoch ended here before the last rank came */
         waited_ns = took_ns;
     }
     if (!alone && last_ns < 0) {
@@ -155,9 +158,9 @@ static bool count_if_complete(baton__task_t *task)
 
 /* Chooses the share of the next epochs that is timed. `spent_ns` is the time
    from the end of the timed epoch before to the end of this one, and `epochs`
-   the number of epochs in that time. (The time between their starts would
-   depend on how late this rank was.) A single short interval proves little, so
-   the share falls in small steps. */
+   the number of epochs in that time. (The time between the starts of the two
+   epochs would depend on how late this rank was.) A single short interval
+   proves little, so the share falls in small steps. */
 static void choose_shift(arrivals_t *self, uint64_t epochs, uint64_t spent_ns,
                          uint32_t neighbours)
 {
@@ -276,7 +279,8 @@ void baton__arrivals_close(baton__task_t *task)
     task->arrivals = NULL;
 }
 
-/* Makes the row of this rank ready. */
+/* Fills in this rank's row of a board with `rows` rows, and marks it as
+   ready. */
 static void make_row(baton__row_t *row, uint32_t rows)
 {
     for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {

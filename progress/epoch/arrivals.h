@@ -26,8 +26,9 @@ struct baton__arrivals {
        since the last failure. */
     uint64_t before;
     uint64_t before_ns; /* the time at which `before` ended */
-    /* The number of epochs for which `epoch` stands: itself, and those since
-       the timed epoch before it. 0: there was none since the last failure. */
+    /* The number of epochs that `epoch` represents in the statistics: itself,
+       and those since the timed epoch before it. 0: no epoch was timed before
+       it since the last failure. */
     uint64_t stands_for;
     uint64_t recorded; /* number of start times stored so far */
     /* By neighbour (state/board.h): the neighbour's slot for this schedule, or
@@ -45,8 +46,8 @@ static inline uint32_t baton__arrivals_scatter(uint64_t epoch)
     return (uint32_t)epoch * UINT32_C(0x9e3779b1);
 }
 
-/* The parts of baton__arrivals_come and baton__arrivals_end that only timed
-   epochs need. */
+/* baton__arrivals_time does the part of baton__arrivals_come that only timed
+   epochs need, and baton__arrivals_look that part of baton__arrivals_end. */
 void baton__arrivals_time(baton__task_t *task);
 void baton__arrivals_look(baton__task_t *task);
 

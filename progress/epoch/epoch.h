@@ -7,16 +7,17 @@
 #include "progress/state/stepper.h"
 
 /* Begins the next epoch if the application has started it or a peer has
-   activated it. If the epoch runs already, fires its on-start nodes once the
-   application has started it. In a failed schedule, ends the epochs that were
-   started since. */
+   activated it. If a peer has begun the epoch already, fires the epoch's
+   on-start nodes (baton_add_on_start) when the application has started it. In a
+   failed schedule, ends the epochs that were started since the failure. */
 void baton__epoch_begin_if_due(baton_schedule_t *schedule);
 
-/* Makes a turn: issues up to `nodes` ready nodes, and retires the epoch if it
-   is complete. */
+/* Makes a turn, a schedule's part of a step: issues up to `nodes` ready nodes,
+   and retires the epoch if it is complete. */
 void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes);
 
-/* Takes, keeps or drops a message that has arrived for a schedule. */
+/* Passes a message that has arrived to its receive, keeps it for later, or
+   drops it. */
 void baton__epoch_deliver(baton_group_t *group, baton_message_t *message);
 
 /* Completes a send that has ended, or a receive whose message is in its target,
@@ -30,14 +31,14 @@ void baton__epoch_collect_asyncs(baton_schedule_t *schedule);
    completed. */
 bool baton__epoch_poll_asyncs(baton_schedule_t *schedule);
 
-/* Called when a peer, an index of plan.peers, has committed the schedule.
-   Allows messages to the peer, and issues the sends to it that were held back.
- */
+/* Called when a peer has committed the schedule. Allows messages to the peer,
+   and issues the sends to the peer that were held back. `index` is the peer's
+   index in plan.peers. */
 void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index);
 
 /* Called when a poll has brought no event. Fails each epoch in which a message
-   has failed, if the loss of the message's peer has not been reported since;
-   see baton__epoch_fail_message. */
+   has failed, unless the transport has reported the loss of the message's peer
+   since; see baton__epoch_fail_message. */
 void baton__epoch_end_doubts(baton__stepper_t *stepper);
 
 /* Fails a schedule that has on_failure if any rank of its group is lost. */
@@ -50,8 +51,9 @@ void baton__epoch_lose(baton_schedule_t *schedule, int peer);
 /* ---- failure ---------------------------------------------------------- */
 
 /* Fails the running epoch, or between epochs the next one, and notifies the
-   peers. Waiting threads return `message`. Does nothing if the run
-   (lib/sched/run.h) is in any other phase. */
+   peers. Waits for the epoch return the failure's status, with `message` as the
+   error message. Does nothing if the run (lib/sched/run.h) is in any other
+   phase. */
 void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message);
 
@@ -86,9 +88,9 @@ void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed);
    will begin. */
 uint64_t baton__epoch_last_ended(const baton__task_t *task);
 
-/* Called when a schedule is destroyed while parts of it are in motion. Makes
-   waiting threads return the schedule's failure, and has the schedule freed
-   when these parts have ended. */
+/* Called when a schedule is destroyed while nodes of it are in motion
+   (lib/sched/run.h). Makes waiting threads return the schedule's failure, and
+   has the schedule freed when these nodes have ended. */
 void baton__epoch_abandon(baton_schedule_t *schedule);
 
 /* Returns how the schedule failed, and copies the message that says so. Any
@@ -111,5 +113,5 @@ baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
    BATON_OK. Any thread. */
 baton_status_t baton__epoch_unreported(const baton__task_t *task);
 
-/* Drops messages that came early for epochs up to this one. */
+/* Drops the messages that came early for epochs up to `epoch`. */
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);

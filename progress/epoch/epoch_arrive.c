@@ -100,8 +100,8 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
     if (schedule->run.state[node] == BATON__NODE_IDLE) {
         return;
     }
-    /* A posted receive that its sender has filled is still waiting, and
-       `moving` does not count it. */
+    /* `moving` does not count posted receives into which the sender writes:
+       their state is WAITING until they complete. */
     task->moving -= schedule->run.state[node] == BATON__NODE_MOVING;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         (void)baton__epoch_end_in_draining(schedule, node);
@@ -161,7 +161,8 @@ static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
 void baton__epoch_collect_asyncs(baton_schedule_t *schedule)
 {
     assert(baton__driven_here(schedule->group));
-    /* The schedule may be freed with its last async node. */
+    /* The last async node that ends may free an abandoned schedule, so the loop
+       does not read the schedule after that. */
     uint32_t left = baton__task_of(schedule)->begun;
     for (uint32_t i = 0; left > 0; i++) {
         uint32_t node = schedule->plan.asyncs[i];

@@ -20,8 +20,9 @@ static bool is_activated(const baton__run_t *run)
     return false;
 }
 
-/* Lets an epoch that is held for this rank's stream go on, once a peer has
-   activated it and the limit allows it. */
+/* An epoch that was started on a user's stream is held until that stream gets
+   to the start. Lets the epoch go on earlier, if a peer has activated it and
+   the schedule's limit (baton_schedule_limit) allows it. */
 static void release_if_activated(baton__task_t *task)
 {
 
@@ -41,7 +42,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
-        /* Baton does not send such a message. */
+        /* Baton sends no activation of another size. */
         group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
@@ -99,7 +100,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         bool internal = requested > run->epoch;
         bool external =
             !internal && is_activated(run) &&
-            /* Once baton_group_recover was called, peers begin no epochs. */
+            /* After baton_group_recover was called, peers begin no epochs. */
             baton__member_of(schedule->group)->recovery !=
                 BATON__RECOVERY_STOPPING &&
             run->epoch <
@@ -121,8 +122,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         if (stepper->hooks->on_epoch_begin != NULL) {
             stepper->hooks->on_epoch_begin(schedule);
         }
-        /* baton_schedule_start has checked the buffers; if a peer's activation
-           began the epoch they have not been checked. */
+        /* baton_schedule_start has checked rebound buffers. But if a peer's
+           activation began the epoch, they have not been checked yet. */
         if (task->bindings != NULL) {
             take_bindings(schedule, task->bindings);
         } else if (atomic_load_explicit(&task->rebound, memory_order_relaxed)) {
@@ -146,8 +147,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         release_if_activated(task); /* the limit may have been raised */
         baton__stepper_add_runnable(schedule);
     } else if (run->phase == BATON__RUN_FAILED) {
-        /* Epochs that were started while the schedule failed will not begin:
-           they have ended. */
+        /* Epochs that were started although the schedule has failed will not
+           begin, so they count as ended. */
         if (schedule->offload != NULL) {
             baton__queues_raise(schedule, requested);
         }

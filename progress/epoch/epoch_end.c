@@ -1,5 +1,5 @@
-/* How the end of any epoch is published, and how a failed epoch ends once
-   nothing of it is in motion. */
+/* How the end of any epoch is published, and how a failed epoch ends when none
+   of its nodes is in motion (sched/run.h) any more. */
 #include "progress/epoch/epoch.h"
 
 #include "progress/epoch/epoch_parts.h"
@@ -8,7 +8,7 @@
 /* Raises the schedule's flag, for which streams of the device wait, to the last
    epoch that has ended. That is the last epoch that has retired. If the
    schedule stays failed or is abandoned, it is the last epoch that was started,
-   since those that have not begun by then never will. */
+   since epochs that have not begun never will. */
 static void raise_flag(const baton__task_t *task, uint64_t failed,
                        uint64_t retired)
 {
@@ -35,8 +35,8 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     /* The stores pair with the loads in follows_another(), epochs.c: either
-       that function sees them, or the driver's next load of `requested` sees
-       its request. */
+       that function sees these stores, or the driver's next load of `requested`
+       sees the request of that function's caller. */
     if (failed != 0) {
         epoch_end_note_failure(task, failed);
         atomic_store_explicit(&task->failed, failed, memory_order_seq_cst);
@@ -145,8 +145,9 @@ void baton__epoch_abandon(baton_schedule_t *schedule)
     stepper->waited -= schedule->run.waited;
     for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
         uint32_t node = schedule->plan.asyncs[i];
-        /* An abandoned schedule is not polled, and its async handles are
-           invalid: with an async node in motion it is never freed. */
+        /* The async nodes of an abandoned schedule are not polled, and their
+           handles are invalid. So if an async node is in motion, the schedule
+           is never freed. */
         stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
                            schedule->ops[node].async_ops->poll != NULL;
     }

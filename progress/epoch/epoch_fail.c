@@ -26,9 +26,9 @@ static void set_failure(baton_schedule_t *schedule,
 }
 
 /* Empties the ready queue, withdraws sends and posted receives that the
-   transport has not begun to move, and asks async nodes to cancel; all other
-   nodes in motion stay so until they end. Gives lent messages back, since their
-   senders may free the data after the epoch's end. */
+   transport has not begun to move, and asks async nodes to cancel. All other
+   nodes in motion remain so until they end. Gives lent messages back, since
+   their senders may free the data after the epoch's end. */
 static void epoch_fail_stop(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
@@ -124,7 +124,8 @@ void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
     baton__epoch_fail(schedule, &failure, baton_error_message());
 }
 
-/* For messages that are sent to other ranks, too. */
+/* Returns the text that names this rank in error messages. These messages are
+   sent to other ranks, too. */
 static const char *own_text(const baton_group_t *group)
 {
     return baton__group_rank_text(group, group->rank);
@@ -225,7 +226,8 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
     if (task->after_recovery == NULL &&
         (task->after_recovery =
              baton__alloc(1, sizeof *task->after_recovery)) == NULL) {
-        /* Without memory the schedule can't be recovered. */
+        /* Without memory to record this failure, the schedule can't be
+           recovered. */
         baton__failure_t final = *failure;
         final.final = true;
         set_failure(schedule, &final, message);

@@ -15,7 +15,7 @@ enum {
     QUICK_CALL_NS = 100000
 };
 
-/* Returns the arguments that all nodes' functions get. */
+/* Returns the arguments that the functions of all kinds of nodes get. */
 static baton__context_t context_of(baton_schedule_t *schedule)
 {
     return (baton__context_t){
@@ -100,10 +100,10 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     return run->phase == BATON__RUN_RUNNING;
 }
 
-/* If a lent operand is not in this process's memory, a part of it is read to an
-   address of this process, which this function returns. That is the target
-   itself if the reduction does not need the target's old content; otherwise it
-   is the group's memory for parts. */
+/* If a lent operand is in the memory of another process, a part of it is first
+   read into memory of this process. Returns the address for that part: in the
+   target itself if the reduction does not need the target's old content,
+   otherwise in the group's memory for parts. */
 static char *room_of(const baton_group_t *group, const baton__op_t *op,
                      const baton__context_t *borrowing, int operand,
                      size_t begin)
@@ -116,8 +116,9 @@ static char *room_of(const baton_group_t *group, const baton__op_t *op,
                : group->parts + (size_t)operand * BATON__PART_BYTES;
 }
 
-/* Reduces a part of operands that are lent. False if that failed the epoch, or
-   if the reduce has to wait until a message is received after all. */
+/* Reduces a part of operands that are lent messages. False if that failed the
+   epoch, or if the reduce has to wait because a message can't be read in place
+   any more and is being received (baton__epoch_receive_lent). */
 static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
                            const baton__context_t *context, size_t begin,
                            size_t bytes)
@@ -159,9 +160,9 @@ static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
     return true;
 }
 
-/* Called when all data of the node's lent operands has been read. Returns false
-   if that failed the epoch, because a message's memory has been its sender's
-   again meanwhile. */
+/* Called when all data of the node's lent operands has been read. Fails the
+   epoch and returns false if the sender of a message may have changed its data
+   before they were read. */
 static bool borrowed_well(baton_schedule_t *schedule, uint32_t node)
 {
     const baton_group_t *group = schedule->group;
@@ -193,7 +194,8 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    /* In a simulation this kind may have no function; see lib/sim/create.c. */
+    /* In a simulation this kind of node may have no function; see
+       lib/sim/create.c. */
     if (issue == NULL) {
         (void)baton__run_pop(run);
         baton__run_complete(&schedule->run, node);
@@ -361,7 +363,7 @@ static bool issue_next(baton_schedule_t *schedule,
     return false;
 }
 
-/* Issues up to `nodes` ready nodes, until one ends the turn. */
+/* Issues up to `nodes` ready nodes, or fewer if one of them ends the turn. */
 static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 {
     const baton__task_t *task = baton__task_of(schedule);
@@ -397,8 +399,9 @@ void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index)
 
 /* ---- a turn, and the end ------------------------------------------------- */
 
-/* Returns a node that has skipped, for an error message, or BATON__NO_NODE. An
-   epoch that can't end may lack the branch after that node. */
+/* Returns a node that has returned BATON_SKIP, for an error message, or
+   BATON__NO_NODE. An epoch may be unable to end because it lacks the branch
+   after that node. */
 static uint32_t find_skip(const baton_schedule_t *schedule)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {
@@ -471,7 +474,9 @@ static void retire(baton_schedule_t *schedule)
     baton__arrivals_end(task);
     baton__epoch_tell_ended(task, 0);
     baton__epoch_fail_if_due(schedule);
-    baton__traced_forget_time(stepper); /* the next start may be later */
+    /* Time may pass before the next start, so the next record must read the
+       clock. */
+    baton__traced_forget_time(stepper);
     baton__epoch_begin_if_due(schedule);
 }
 

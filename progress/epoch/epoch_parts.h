@@ -41,9 +41,9 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
    lost, fails the epoch, unless the send is optional. */
 bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node);
 
-/* True if a waiting receive that is not optional has a message of a later
-   epoch: the peer has ended the running epoch without its send, on a branch not
-   taken. */
+/* True if a receive that is not optional waits, although a message of a later
+   epoch has come for it: the peer has ended the running epoch without the send,
+   which is on a branch that the peer did not take. */
 bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node);
 
@@ -63,7 +63,7 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
                           baton_status_t status);
 
-/* True if memory is bound to all operands of the node. It need not be if
+/* True if memory is bound to all operands of the node. No memory is needed if
    `bytes`, the number of bytes that the node uses of each operand, is 0, or in
    a group whose messages carry no data (baton_group_has_payload). Otherwise
    fails the epoch. */
@@ -86,8 +86,8 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule);
 
 /* ---- end -------------------------------------------------------------- */
 
-/* Ends a failed epoch once nothing of it is in motion. Its memory is the
-   caller's from then on. */
+/* Ends a failed epoch if no node of it is in motion (sched/run.h). From then on
+   the application may use the epoch's buffers again. */
 void baton__epoch_end_if_drained(baton__task_t *task);
 
 /* Called when a node of a failed epoch is no longer in motion (sched/run.h). If
@@ -107,19 +107,20 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
    started. */
 void baton__epoch_come(baton_schedule_t *schedule);
 
-/* Messages that came before their receive fired are kept by receive, in the
-   order of their epochs. */
-/* Removes and returns the kept message of the running epoch, or NULL. */
+/* For each receive there is a list of the messages that came before the receive
+   fired, in the order of their epochs. */
+/* Removes the running epoch's message from a receive's list, and returns it;
+   NULL if there is none. */
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
-/* Keeps a message whose receive has not fired. Returns false if there is no
-   memory. */
+/* Adds a message to a receive's list. Returns false if there is no memory. */
 bool baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
 
-/* Receives the message of a loan into the target of the loan's receive, because
-   the message can no longer be read in place. If that takes until a later
-   event, the receive, which had completed, is in motion again: until it has
-   completed a second time, task.unlent names it, and no node is issued. */
+/* Receives the message of a loan (sched/loans.h) into the target of the loan's
+   receive, because the message can no longer be read in place. If the transfer
+   goes on when this returns, the receive, which had completed, is in motion
+   again: until it has completed a second time, task.unlent names it, and no
+   node is issued. */
 baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
                                          uint32_t loan);
 
@@ -131,6 +132,6 @@ void baton__epoch_return_loans(baton_schedule_t *schedule, uint32_t reduce);
 /* Gives back all lent messages, because the epoch has failed. */
 void baton__epoch_return_all_loans(baton_schedule_t *schedule);
 
-/* True if baton_async_complete has not been called for an async node that was
-   begun. */
+/* True if an async node was begun, and baton_async_complete has not been called
+   for it. */
 bool baton__epoch_is_open(const baton_schedule_t *schedule, uint32_t node);

@@ -6,13 +6,14 @@
    its tag and the group's incarnation. A message of the running epoch is taken
    by its receive when that fires. A message of a later epoch is kept. A message
    of an earlier epoch, or of an earlier incarnation, is dropped. So a message
-   meets its own epoch or none, whatever either end skipped.
+   meets its own epoch or none, whichever sends or receives one of the two ranks
+   has skipped.
 
    MPI could match by tag. But a posted MPI receive can't be cancelled reliably,
-   and a tag says nothing of epochs. The price is one copy, for messages that
-   come early and have between 257 bytes and 68 KiB. Only receives with
-   BATON__POSTS tell the transport in advance where the data go; the transport
-   can take such a post back (withdraw_receive). */
+   and a tag says nothing of epochs. Matching in the engine costs one copy of
+   each message that comes early and has between 257 bytes and 68 KiB. Only
+   receives with BATON__POSTS tell the transport in advance where the data go;
+   the transport can take such a post back (withdraw_receive). */
 #include "base/error.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/epoch_parts.h"
@@ -48,8 +49,8 @@ enum { LEND_BYTES = 1024 };
 
 /* Lends a receive's message to the reduce that follows, which then reads the
    data in place. The message is lent only if that reduce waits for nothing
-   else: the send may not end before the message is dropped, and until it has
-   ended the sender may be unable to do what the reduce still waits for. Returns
+   else. For the send may not end before the message is dropped, and the sender
+   may do what the reduce still waits for only after its send has ended. Returns
    BATON_DONE if the receive is complete, BATON_AGAIN if the message is to be
    accepted instead, or an error. */
 static baton_status_t epoch_receive_lend(baton_schedule_t *schedule,
@@ -93,7 +94,8 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        task->slice_done = 0; /* the message overwrites the reduced part */
+        /* the message overwrites what was reduced, so the reduce begins anew */
+        task->slice_done = 0;
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,
@@ -322,7 +324,7 @@ bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
         baton__group_loss(schedule->group, baton__peer_of(schedule, op)) !=
             NULL) {
         if ((op->flags & BATON__OPTIONAL) != 0) {
-            /* The receive goes on as if its message had not come yet. */
+            /* The receive stays idle, so the epoch does not wait for it. */
             return true;
         }
         baton__epoch_fail_lost(schedule, node);
@@ -351,7 +353,8 @@ bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node)
         return true;
     }
     if ((op->flags & BATON__OPTIONAL) != 0) {
-        return true; /* the send stays as if it had not fired */
+        /* the send stays idle, so the epoch does not wait for it */
+        return true;
     }
     baton__epoch_fail_lost(schedule, node);
     return false;

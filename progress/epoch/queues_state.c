@@ -71,8 +71,9 @@ void baton__queues_stop(baton_schedule_t *schedule)
     offload->sealed = false;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
-            /* Records the event again: the epoch may have failed because the
-               event could not be recorded. */
+            /* Records the event again, because the driver must be able to query
+               it. The epoch may have failed because the event could not be
+               recorded. */
             (void)baton__queues_record(offload, &offload->queues[i]);
         }
     }

@@ -29,11 +29,14 @@
 
 enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
 
-/* An answer. The text is empty if the rank waits only for other ranks; else the
-   rank is the end of a chain, and the text follows "rank 3 has". */
+/* A rank's answer to an INQUIRY. The text is empty if the rank waits only for
+   other ranks. Else the rank is the end of a chain, and the text says for what
+   it waits, as a continuation of "rank 3 has". */
 typedef struct baton__rank_state {
-    uint64_t epoch; /* the epoch that runs on the rank, or the next one */
-    /* 2 + baton__progress_of on the rank, or 1 if the schedule is not there. */
+    /* the epoch that runs on the rank; if none runs, the next one */
+    uint64_t epoch;
+    /* 2 + baton__progress_of on the rank, or 1 if the rank does not have the
+       schedule. */
     uint64_t progress;
     /* the identity of the in_order schedule that runs on the rank; 0: no such
        schedule runs */
@@ -66,8 +69,10 @@ int baton__inquiry_next(const baton__task_t *task);
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state);
 
-/* Appends to the text which ranks the other ranks wait for. Appends nothing if
-   the epoch has made progress since the inquiry began. */
+/* Appends the result of the inquiry to the text: the ranks at the end of the
+   chain, with the texts of their answers, or a circle of ranks that wait for
+   each other. Appends nothing if the epoch has made progress since the inquiry
+   began. */
 void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text);
 
@@ -84,6 +89,7 @@ uint64_t baton__progress_of(const baton_schedule_t *schedule);
 /* True if a node of the running epoch has fired and not ended. */
 bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node);
 
-/* Appends to the text a node that is not a message, and its state. */
+/* Appends the name and the state of a node that is no send or receive to the
+   text. */
 void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
                          baton__text_t *text);

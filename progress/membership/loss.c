@@ -65,14 +65,14 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_host)
 
 /* Reports a loss to the ranks of this host, and to one rank, the teller, that
    reports it to all other hosts: the first living rank on the host of the lost
-   one. If the teller is lost, too, the next one is told. So ranks learn of a
-   loss without a connection to any rank that noticed it, and few messages go to
-   ranks that may be dying.
+   one. If the teller is lost, too, the loss is reported to the next teller. So
+   ranks learn of a loss without a connection to any rank that noticed it, and
+   few messages go to ranks that may be dying.
 
    Reports nothing about a peer that was lost because it has lost this rank. A
-   rank that leaves the group reports the loss when it leaves. If ranks leave
-   the group independently, a rank that has left is no loss, and nothing is
-   reported. */
+   rank that leaves the group reports the loss when it leaves. If the group is
+   not collective (transport/group.h), ranks leave it independently: a rank that
+   has left is no loss, and nothing is reported. */
 static void loss_report(baton_group_t *group, int lost)
 {
     baton__member_t *member = baton__member_of(group);
@@ -113,9 +113,9 @@ static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
 
 /* Handles a peer's report that a rank is lost; the peer itself leaves the
    group, or stays. The transport first delivers what the lost rank had sent,
-   and then reports the loss; a transport without `lose` can't, so the loss is
-   handled at once. If the lost rank is on this host and may live, the report is
-   sent on to it, so that it does not go on without the others. */
+   and then reports the loss; a transport without `lose` can't do that, so the
+   loss is handled at once. If the lost rank is on this host and may live, the
+   report is sent on to it, so that it does not go on without the others. */
 static void heed_loss(baton_group_t *group, const baton_header_t *header,
                       int lost)
 {
@@ -130,7 +130,7 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
         baton__group_is_local(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
-    /* Without this call the transport's close would wait for the rank. */
+    /* After this call the transport's close does not wait for the lost rank. */
     if (transport->lose != NULL) {
         transport->lose(group->endpoint, lost, status, why);
     } else {
@@ -147,7 +147,7 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
     bool heeded = baton__group_loss(group, peer) == NULL;
     if (heeded && stays && disowns) {
         baton__loss_take(group, peer, baton__disowned);
-        /* This ends transfers with the peer, too. */
+        /* This call also ends transfers with the peer. */
         if (group->transport->lose != NULL) {
             group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
                                    baton__disowned);
@@ -171,8 +171,8 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
     }
 }
 
-/* Called when a rank is lost. Takes the notices that the group has kept until
-   then; see baton__loss_receive. */
+/* Called when the transport has reported a loss. Handles the LEFT notices that
+   the group has kept until then; see baton__loss_receive. */
 static void heed_leaves(baton_group_t *group)
 {
     baton__notice_t *leaves = baton__member_of(group)->leaves;

@@ -10,15 +10,15 @@
    root, does the same in its subsets. */
 void baton__loss_take(baton_group_t *group, int peer, const char *detail);
 
-/* Takes the event by which the transport reports a loss: to this rank alone, or
-   to all ranks. */
+/* Handles the transport's event that a rank is lost: to this rank alone, or to
+   all ranks. */
 void baton__loss_happen(baton_group_t *group, const baton_event_t *event);
 
-/* Takes a LEFT notice, whose sender leaves the group, or only reports a loss.
-   The reported loss is handled first, so that errors name the lost rank. The
-   notice of a sender that leaves is kept until the transport has reported the
-   loss, because the lost rank may have sent all that an epoch waits for.
-   Reports from a rank that is itself lost are ignored: that rank may have been
-   stopped, and be excluded by the others. */
+/* Handles a LEFT notice. Its sender leaves the group, or only reports a loss.
+   The reported loss is handled first, so that errors name the lost rank. If the
+   sender leaves, its notice is kept until the transport has reported the loss.
+   For the transport first delivers the messages of the lost rank, which may be
+   all that an epoch waits for. Reports from a rank that is itself lost are
+   ignored: that rank may have been stopped, and be excluded by the others. */
 void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
                          int peer);

@@ -1,22 +1,25 @@
 /* Notices: the messages about a schedule that ranks send each other, besides
-   the schedule's own messages.
+   the schedule's own messages. (Notices about a group are described in loss.h,
+   recovery.h and shrink.h.)
 
-   - HELLO announces a committed schedule to a peer: its terms, and the numbers
-     and sizes of their messages. It is sent when the first epoch begins or, if
-     the schedule has on_failure, after the commit. A rank that lacks the
-     schedule remembers the HELLO, and sends its own after its commit.
-   - WELCOME is the reply, with the same content. So two ranks know each other
-     when both have committed, and one has begun. Until then a rank holds back
-     its messages to the peer. If the two schedules do not agree, they fail on
-     both ranks.
+   - HELLO announces a committed schedule to a peer. It contains the schedule's
+     terms, on which all ranks must agree (sched/terms.c), and the numbers and
+     sizes of the messages between the two ranks. It is sent when the first
+     epoch begins or, if the schedule has on_failure, after the commit. A rank
+     that lacks the schedule remembers the HELLO, and sends its own after its
+     commit.
+   - WELCOME is the reply, with the same content. So two ranks are introduced to
+     each other after both have committed the schedule, and one of them has
+     begun an epoch. Until then a rank holds back its messages to the peer. If
+     the two schedules do not agree, they fail on both ranks.
    - FAILURE reports a failed epoch, with the first cause and the rank where it
      occurred, to each peer to which this rank has sent HELLO or WELCOME. The
      peer's epoch fails then, too, and the peer notifies its own peers. When a
      schedule is destroyed, FAILURE is also sent to the peers that would go on,
      and from then on in reply to a HELLO. A rank that has destroyed the
      schedule drops messages of earlier epochs.
-   - FAILURES reports the failures of many schedules at once. They have failed
-     because a rank recovers the group.
+   - FAILURES reports many schedules at once that have failed because a rank
+     recovers the group.
    - INQUIRY asks what a rank waits for in a schedule's epoch, and STATE is the
      answer; see inquiry.h. The two ranks need not be peers.
 
@@ -66,7 +69,8 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity);
    queues whose rank had room at the last try. True if a notice was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
-/* Each takes a notice of its kind; a WELCOME is taken like a HELLO. */
+/* Each function handles the notice after which it is named.
+   baton__hello_receive also handles a WELCOME. */
 void baton__hello_receive(baton_group_t *group, baton_message_t *message);
 void baton__failure_receive(baton_group_t *group, baton_message_t *message);
 void baton__failures_receive(baton_group_t *group, baton_message_t *message);
@@ -80,9 +84,10 @@ bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity);
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer);
 
-/* Tells the peer that has sent this header that from `epoch` on the header's
-   schedule fails here, or was destroyed. Without memory the peer is not
-   told. */
+/* Queues a FAILURE for the peer that has sent this header. The FAILURE says
+   that the header's schedule has failed or was destroyed here, and that this
+   rank takes part in no epoch from `epoch` on. If there is no memory, nothing
+   is queued. */
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
 

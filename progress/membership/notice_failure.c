@@ -12,22 +12,26 @@ enum { SENTENCE_BYTES = BATON__CAUSE_BYTES, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
    sender takes no part in the schedule's recovery. */
 enum { GONE = 2 };
 
+/* The content of a FAILURE. The epoch in the header is the first one that the
+   failure affects. */
 typedef struct failure {
     int32_t status;
     int32_t rank;
+    /* the epoch that failed on `rank` */
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
-    uint32_t final; /* 0; GONE; or 1: the schedule can't be recovered */
+    uint32_t final; /* 0: the schedule can be recovered; 1: it can't; GONE */
     /* 1 + the rank that the sender lost first (baton__group_note_report); 0: it
        has lost no rank. */
     uint32_t lost;
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 
-/* Schedules that fail because `rank` recovers the group. */
+/* The content of a FAILURES: the schedules that fail because `rank` recovers
+   the group, each with the first epoch that fails. */
 typedef struct failures {
     int32_t rank;
-    uint32_t lost; /* as in failure_t: 1 + the rank that was lost first */
+    uint32_t lost; /* 1 + the rank that the sender lost first; 0: none */
     uint32_t count;
     struct {
         uint64_t schedule, epoch;
@@ -62,7 +66,8 @@ static void add_loss(const baton_group_t *group, baton__text_t *text)
                         baton__group_rank_text(group, member->first.peer),
                         member->first.detail);
     } else if (member->shrunk > 0) {
-        /* Only other ranks have reported the loss. */
+        /* The transport of this rank has not reported the loss that caused the
+           shrink. */
         baton__text_add(text, "; %s is gone",
                         baton__group_rank_text(group, member->shrunk - 1));
     }
@@ -352,7 +357,8 @@ void baton__failure_receive(baton_group_t *group, baton_message_t *message)
     baton__group_note_report(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
-        /* The schedule has ended on the peer. */
+        /* The schedule has ended on the peer, whose HELLO needs no answer any
+           more. */
         baton__notice_forget_early(group, header.schedule, peer, false);
     }
     if (schedule == NULL || header.incarnation != group->incarnation) {
@@ -368,16 +374,18 @@ void baton__failure_receive(baton_group_t *group, baton_message_t *message)
         baton__text_add(&text, "\"%.128s\"", schedule->name);
     }
     baton__text_add(&text, "%s", received.sentence);
-    /* A peer that still has the schedule has recovered already, and the
-       schedule has failed there since. If the failure is final, the peer has
-       destroyed the schedule since. */
+    /* If this rank recovers the schedule, and the peer still has it, the peer
+       has recovered already, and the schedule has failed there since. If
+       received.final is GONE, the peer has destroyed the schedule instead. */
     const bool recovered =
         received.final != GONE && schedule->run.phase == BATON__RUN_RECOVERING;
     (recovered ? baton__epoch_fail_recovered : baton__epoch_fail_from)(
         schedule, header.epoch > 0 ? header.epoch : 1, &failure, text.data);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
-        /* Sends of epochs before the failure may be held. */
+        /* Sends of epochs before the failure may be held until the peer commits
+           the schedule, which it will never do. Now they are sent, and the peer
+           drops them. */
         baton__epoch_introduce(schedule, index);
     }
 }

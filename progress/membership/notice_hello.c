@@ -10,17 +10,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The messages of a schedule to one peer, or from it, activates included. */
+/* The messages of a schedule to one peer, or those from that peer, including
+   activations. */
 typedef struct direction {
     uint32_t count;
     uint32_t varying; /* number of messages whose length is set in each epoch */
-    uint64_t sizes;   /* hash of kinds, tags and sizes */
+    uint64_t sizes;   /* hash of the messages' kinds, tags and sizes */
     uint64_t bytes;   /* sum of the sizes */
 } direction_t;
 
+/* The messages between two ranks, as the sender of the HELLO has committed
+   them. */
 typedef struct summary {
     direction_t sends, receives;
-    uint32_t device_sends; /* sends of device memory */
+    uint32_t device_sends; /* number of sends of device memory */
     /* 1 + the rank that the sender lost first (baton__group_note_report); 0: it
        has lost no rank. */
     uint32_t lost;
@@ -28,6 +31,7 @@ typedef struct summary {
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
 
+/* The content of a HELLO or WELCOME. */
 typedef struct hello {
     summary_t summary;
     uint64_t terms_hash;
@@ -136,7 +140,8 @@ void baton__notice_hello(baton_schedule_t *schedule)
     assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);
-    /* A shared plan has all that an introduction sets. */
+    /* In a plan that the ranks of a simulation share (sched/share.h), all peers
+       of the sends count as introduced already. */
     const uint32_t peers =
         schedule->plan.shared ? 0 : schedule->plan.peer_count;
     task->unmet = task->due != NULL ? peers : 0;
@@ -319,7 +324,8 @@ void baton__hello_receive(baton_group_t *group, baton_message_t *message)
         baton__failure_peer_ahead(schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
-        /* A FAILURE that was sent before the peer had committed was lost. */
+        /* A FAILURE that this rank sent before the peer had committed was lost,
+           so it is sent again. */
         bool failed = task->failing_from != 0 &&
                       schedule->run.phase != BATON__RUN_RECOVERING;
         uint8_t failure = failed ? BATON__TELL_FAILURE : 0;

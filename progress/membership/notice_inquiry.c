@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Returns the record of the rank that reports a schedule's stalls. A schedule
-   that is not committed here uses one of the member's few records: its own, or
-   else the oldest one. Returns NULL if there is no memory. */
+/* Returns the record of the rank that reports a schedule's stalls. The member
+   has a few records for schedules that are not committed here: such a schedule
+   uses the record that has its identity or, if there is none, takes over the
+   oldest one. Returns NULL if there is no memory. */
 static baton__reporter_t *reporter_of(baton_group_t *group, uint64_t identity,
                                       baton_schedule_t *schedule)
 {
@@ -38,8 +39,8 @@ static baton__reporter_t *reporter_of(baton_group_t *group, uint64_t identity,
 /* Called when `rank` asks about a stall of the schedule. Returns true if it was
    the first to ask: then it reports the stall (inquiry.h). The first rank goes
    on asking as long as its stall lasts. If it has not asked for two stall
-   periods, `rank` takes its place. If this rank has made progress since, this
-   may be another stall, and one period is enough. */
+   periods, `rank` takes its place. If this rank has made progress since the
+   first rank asked, this may be another stall, and one period is enough. */
 static bool asks_first(baton_group_t *group, uint64_t identity, int rank)
 {
     baton_schedule_t *schedule = baton__group_find(group, identity);
@@ -61,7 +62,8 @@ static bool asks_first(baton_group_t *group, uint64_t identity, int rank)
     return reporter->rank == rank;
 }
 
-/* Queues inquiries to ranks that the inquiry has found and not asked yet. */
+/* Queues an INQUIRY to each rank that the inquiry has found and not asked
+   yet. */
 static void ask_next(const baton__task_t *task)
 {
     int rank;

@@ -1,12 +1,13 @@
 /* Functions that the notice*.c files share with each other. Each file calls
    only files below it here:
 
-       notice.c           the queues, and what is sent when
+       notice.c           the queues, and in which order their notices are sent
        notice_inquiry.c   INQUIRY, STATE
        notice_hello.c     HELLO, WELCOME
        notice_failure.c   FAILURE, FAILURES; schedules that end, or never begin
 
-   The senders return BATON_AGAIN if the transport has no room. */
+   Functions that send a notice return BATON_AGAIN if the transport has no room
+   for it. */
 #pragma once
 
 #include "progress/membership/notice.h"
@@ -35,14 +36,14 @@ baton_status_t baton__failure_send(const baton__task_t *task, int peer,
 baton_status_t baton__destroyed_send(baton_group_t *group, int peer,
                                      baton_header_t header);
 
-/* Sends one FAILURES notice, with those failures at the front of a queue that
-   are due to the same rank's recovery. Returns their number; 0 if the transport
-   has no room. */
+/* Sends one FAILURES notice. It reports the failures at the front of a queue,
+   from `first` on, that have the same cause: one rank's recovery. Returns the
+   number of these failures; 0 if the transport has no room. */
 uint32_t baton__failures_send(const baton__peer_notice_t *first);
 
-/* Forgets the remembered HELLOs of a schedule, from one peer or, with -1, from
-   all. If `answers`, tells these peers that this rank will never commit the
-   schedule. */
+/* Forgets the HELLO of a schedule that one peer has sent or, if `peer` is -1,
+   those that all peers have sent. If `answers`, tells these peers that this
+   rank will never commit the schedule. */
 void baton__notice_forget_early(baton_group_t *group, uint64_t identity,
                                 int peer, bool answers);
 

@@ -8,11 +8,11 @@
 /* ---- agreements -------------------------------------------------------- */
 
 /* Ranks agree along a tree. A rank sends to its parent after it has received
-   from all its children. Rank 0 then knows that all ranks have come, and sends
-   to its children, which send to theirs. So in small groups each rank waits
-   once: 32 ranks on 2 processors leave in 1.4 ms. In rounds, in each of which a
-   rank receives from one other rank, they took 2.8 ms. `seen` has a bit for
-   each child, and bit CHILDREN for the parent. */
+   from all its children. Rank 0 then knows that all ranks have reached the
+   agreement, and sends to its children, which send to their children. So in
+   small groups each rank waits once: 32 ranks on 2 processors agree in 1.4 ms.
+   With rounds, in each of which a rank receives from one other rank, they took
+   2.8 ms. `seen` has a bit for each child, and bit CHILDREN for the parent. */
 enum { CHILDREN = 31 };
 
 /* Returns the rank whose message this rank must receive next; -1: it has
@@ -111,14 +111,15 @@ static void recovery_reset(baton__task_t *task)
     uint64_t requested =
         atomic_exchange_explicit(&task->requested, 0, memory_order_acq_rel);
     if (schedule->offload != NULL) {
-        /* This comes after the reset of `requested`, because
-           baton_schedule_wait_on reads the two in the other order. The flag
-           itself only grows. */
+        /* The flag, a word by which users' streams wait for epochs, never
+           falls. So `base`, the offset of the epochs' numbers in it, grows
+           instead. This happens after the reset of `requested`, because
+           baton_schedule_wait_on reads `base` before `requested`. */
         atomic_fetch_add_explicit(&schedule->offload->base,
                                   requested > last ? requested : last,
                                   memory_order_acq_rel);
-        /* All epochs so far have ended, also a failed one that only a peer
-           began. */
+        /* All epochs so far have ended, including a failed one that a peer
+           began and this rank had not started. */
         baton__queues_raise(schedule, 0);
     }
     atomic_store_explicit(&task->failed, 0, memory_order_relaxed);
@@ -128,7 +129,8 @@ static void recovery_reset(baton__task_t *task)
     }
     atomic_store_explicit(&task->retired, 0, memory_order_seq_cst);
     baton__task_set_phase(task, BATON__RUN_IDLE);
-    /* An epoch that was started just before, and has not begun, ends, too. */
+    /* An epoch that was started just before this call, and has not begun, ends,
+       too. */
     while (task->on_end != NULL && task->ended < requested) {
         task->on_end(task->on_end_arg, ++task->ended, task->last_status);
     }
@@ -142,7 +144,8 @@ static void recovery_join(baton__task_t *task)
     baton_group_t *group = task->schedule.group;
     uint64_t retired = baton__task_retired(task);
     baton__epoch_drop_up_to(&task->schedule, UINT64_MAX);
-    /* A recovery that ended early may have left a failure. */
+    /* A recovery that ended early may have left a failure in
+       `after_recovery`. */
     if (task->after_recovery != NULL) {
         task->after_recovery->failing_from = 0;
     }
@@ -166,7 +169,9 @@ static void end_schedule(baton_group_t *group)
     recovery_end_part(group);
 }
 
-/* Advances a schedule whose ranks agree on the highest completed epoch. */
+/* Advances the agreement of a schedule's ranks on the highest epoch that any of
+   them has completed. When they have agreed, calls on_recover. Returns true if
+   anything happened. */
 static bool recovery_advance(baton__task_t *task)
 {
     baton_group_t *group = task->schedule.group;
@@ -210,7 +215,8 @@ void baton__recovery_begin(baton_group_t *group)
     begin_part(group);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton_schedule_t *s = &t->schedule;
-        /* An epoch may have been started just now. */
+        /* An epoch may have been started just now. It begins here, and then
+           fails. */
         baton__epoch_begin_if_due(s);
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
@@ -221,9 +227,9 @@ void baton__recovery_begin(baton_group_t *group)
     }
 }
 
-/* Handles messages that peers which joined earlier had sent about schedules
-   that this rank lacked. By now this rank has committed those schedules, or
-   never will. */
+/* Handles the recovery messages that were kept. Peers that joined earlier had
+   sent them, about schedules that this rank lacked. By now this rank has
+   committed those schedules, or never will. */
 static void take_recovery_headers(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -236,8 +242,8 @@ static void take_recovery_headers(baton_group_t *group)
     baton__group_drop_notices(&all);
 }
 
-/* Joins the recovery once no epoch or transfer of the group is in progress and
-   no notice is due. From then on this rank is in the next incarnation. */
+/* Joins the recovery if no epoch or transfer of the group is in progress and no
+   notice is due. From then on this rank is in the next incarnation. */
 static bool join_if_quiet(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -295,9 +301,9 @@ void baton__recovery_give_up(baton_group_t *group)
     }
 }
 
-/* Makes contact with this rank's parent and children, so that they can wake
-   this rank. If there is no memory for that, this rank still looks now and
-   then, and so notices a farewell late. */
+/* Connects this rank to its parent and children in the tree, so that they can
+   wake it. Without memory for that, this rank still polls now and then, and so
+   notices a farewell late. */
 static void contact(const baton_group_t *group)
 {
     int parent = (group->rank - 1) / CHILDREN;
@@ -310,12 +316,19 @@ static void contact(const baton_group_t *group)
     }
 }
 
+/* True if no thread waits for the group's farewell. */
+static bool is_in_background(const baton_group_t *group)
+{
+    return group->root != NULL || baton__member_of(group)->unattended;
+}
+
 void baton__recovery_part(baton_group_t *group)
 {
     assert(baton__driven_here(group));
     baton__recovery_give_up(group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
-    if (group->root != NULL && group->root->transport->strangers) {
+    baton__member_of(group)->parts = true;
+    if (is_in_background(group) && group->transport->strangers) {
         contact(group);
     }
     begin_part(group);
@@ -340,7 +353,7 @@ static void tell_left(const baton_group_t *group)
     }
 }
 
-/* Sends this rank's farewells once its notices are sent. The rank goes on
+/* Sends this rank's farewells if all its notices are sent. The rank goes on
    answering its peers until all of them have sent their farewells, too. After a
    loss this rank leaves without waiting for the others, since a lost rank never
    sends a farewell. */
@@ -353,10 +366,15 @@ static bool advance_farewell(baton_group_t *group)
     bool collective = baton__group_is_collective(group);
     bool alone = !collective || baton__member_has_lost(member);
     bool moved = !alone && tell_next(group, 0, &member->farewell);
-    if (alone && collective && !member->all_lost) {
+    bool over = are_over(group, &member->farewell);
+    if (alone && collective && !over && !member->all_lost) {
         tell_left(group);
     }
-    if (alone || are_over(group, &member->farewell)) {
+    if (over && !alone && group->root == NULL &&
+        group->transport->leave != NULL &&
+        !group->transport->leave(group->endpoint)) {
+        group->stepper->must_retry = true;
+    } else if (alone || over) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         recovery_end_part(group);
         moved = true;
@@ -364,16 +382,17 @@ static bool advance_farewell(baton_group_t *group)
     return moved;
 }
 
-/* Makes a destroyed group dormant once it has told its peers all that it can
-   for now. A message or a loss rouses the group. */
+/* Makes a destroyed group dormant after it has sent all notices and farewells
+   that it can send for now. A message or a loss rouses the group
+   (baton__recovery_rouse). */
 static void rest(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
     int to;
-    (void)find_next(group, &member->farewell, &to);
-    if (group->retired && group->root != NULL &&
+    int from = find_next(group, &member->farewell, &to);
+    if (group->retired && is_in_background(group) &&
         member->recovery == BATON__RECOVERY_PARTING &&
-        member->answer_count + member->leaving == 0 && to < 0) {
+        member->answer_count + member->leaving == 0 && to < 0 && from >= 0) {
         member->dormant = true;
         group->stepper->recovering--;
     }

@@ -1,7 +1,7 @@
 /* Recovery of a group: all ranks agree that nothing runs any more, and go on in
    the group's next incarnation. The incarnation is the number of the group's
-   recoveries so far. Each message carries its sender's, and a rank drops
-   messages of an earlier incarnation.
+   recoveries so far. Each message carries the incarnation of its sender, and a
+   rank drops messages of an earlier incarnation.
 
    A rank joins when baton_group_recover was called and no node of its schedules
    is in motion (sched/run.h). From then on the rank is in the next incarnation,
@@ -29,19 +29,20 @@ void baton__recovery_give_up(baton_group_t *group);
    Returns true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
-/* Returns true if a group recovers, shrinks or parts, and the driver must look
-   at it again although nothing will wake the driver: stepper.must_retry or
+/* Returns true if a group recovers, shrinks or parts, and the driver must make
+   steps now and then although no event may wake it: stepper.must_retry or
    transport.strangers is set. */
 bool baton__recovery_asks(const baton__stepper_t *stepper);
 
 /* Begins to destroy the group, which has no schedules any more. The ranks say
-   farewell: they tell each other that they destroy the group. It is PARTING
-   until all ranks have said so, or until this rank leaves alone. A group that
-   shares its root's endpoint parts in the background: it is dormant while it
-   waits for other ranks. */
+   farewell: they tell each other that they destroy the group. The group is
+   PARTING until all ranks have said so, or until this rank leaves alone. A
+   group that shares its root's endpoint parts in the background: it is dormant
+   while it waits for other ranks. */
 void baton__recovery_part(baton_group_t *group);
 
-/* Ends the wait of a dormant group, which may have something to do. */
+/* Makes steps look at a dormant group again, because an event may have given it
+   something to do. */
 void baton__recovery_rouse(baton_group_t *group);
 
 /* Handles a message of a recovery, or a farewell. */
@@ -54,5 +55,5 @@ void baton__recovery_leave(baton__task_t *task);
 
 /* Returns the rank for which the recovery, or the farewell, waits; that rank
    may itself wait for another one. Returns -1 if there is none, for example
-   while something of this rank is in motion. */
+   while a node of this rank is in motion. */
 int baton__recovery_awaits(const baton_group_t *group);

@@ -13,7 +13,7 @@
 enum {
     VIEW_BYTES = 248,
     MOST_RANKS = 8 * VIEW_BYTES,
-    /* The place of the bits for ended ranks; see view_t. */
+    /* The index of the first bit for ended ranks; see view_t. */
     ENDS_FROM = MOST_RANKS / 2
 };
 /* How long a rank waits for a report, by the process's host or by the end of a
@@ -52,7 +52,7 @@ struct baton__shrink {
     _Atomic int state; /* baton__shrinking_t */
     uint64_t number; /* the number of the current shrink, or of the last one */
     uint64_t agreed_number; /* the number of the shrink that set `agreed` */
-    uint32_t known;         /* number of bits in `view` */
+    uint32_t known;         /* number of bits that are set in `view` */
     /* From this time on the rank agrees on `view` even if its side is then the
        minority of a partition; 0: not set. */
     uint64_t minority_ns;
@@ -89,7 +89,8 @@ static uint32_t progress_shrink_count_bits(const view_t *view)
    rank. */
 static bool is_majority(const baton_group_t *group, const view_t *view)
 {
-    /* Number of living ranks, minus that of lost ranks that may live. */
+    /* The number of living ranks minus the number of lost ranks that may
+       live. */
     int lead = 0;
     bool lowest = false;
     for (int rank = group->size - 1; rank >= 0; rank--) {
@@ -101,8 +102,8 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     return lead > 0 || (lead == 0 && lowest);
 }
 
-/* Returns the value of exchange_t.sent and received for this rank's present
-   view. */
+/* Returns the number that stands for this rank's present view in
+   exchange_t.sent and exchange_t.received. */
 static uint32_t version_of(const shrink_t *shrink)
 {
     return shrink->known + 1;
@@ -110,7 +111,8 @@ static uint32_t version_of(const shrink_t *shrink)
 
 /* True if a lost rank can't go on with others, and so counts as ended. A
    partition never divides a host, so this is true of a lost rank of this host,
-   even if that is only stopped, unless it has itself lost this rank. */
+   even if that rank is only stopped. It is false if that rank has lost this
+   one. */
 static bool is_over(const baton_group_t *group, int rank, const char *loss)
 {
     return baton__has_ended(group, rank) ||
@@ -134,8 +136,8 @@ static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
     shrink->known = progress_shrink_count_bits(&shrink->view);
 }
 
-/* True if another rank has lost this one. With `local`, true if that rank is on
-   this host: there it counts this rank as ended. */
+/* True if another rank has lost this one. With `local`, true only if that rank
+   is on this host, since there this rank counts as ended. */
 static bool is_disowned(const baton_group_t *group, bool local)
 {
     bool disowned = false;
@@ -146,7 +148,7 @@ static bool is_disowned(const baton_group_t *group, bool local)
     return disowned;
 }
 
-/* Makes a rank that only others have lost a lost one here, too. */
+/* Makes a rank that other ranks have lost a lost rank here, too. */
 static void lose_too(baton_group_t *group, int peer)
 {
     static const char why[] = "other ranks have lost it";
@@ -157,9 +159,9 @@ static void lose_too(baton_group_t *group, int peer)
     }
 }
 
-/* Returns true if this rank has itself lost all ranks of this host that are
-   lost in the view, and loses those that it has not. Only then does it know
-   whether any of them has lost it before. */
+/* Makes this rank lose all ranks of this host that are lost in the view.
+   Returns true if it has lost all of them: only then does this rank know
+   whether any of them had lost it before. */
 static bool has_lost_all(baton_group_t *group, const view_t *view)
 {
     bool all = true;
@@ -239,8 +241,8 @@ static baton_status_t progress_shrink_make(baton_group_t *group)
     return BATON_OK;
 }
 
-/* Makes contact with all living ranks, so that the death of any of them is
-   noticed, even if this rank had no messages with that rank. */
+/* Connects this rank to all living ranks, so that the death of any of them is
+   noticed, even if this rank has exchanged no messages with the dead one. */
 static baton_status_t contact_all(const baton_group_t *group)
 {
     baton_status_t status = BATON_OK;
@@ -342,8 +344,9 @@ static void owe_agreed_view(const baton_group_t *group, exchange_t *exchange)
 }
 
 /* Adopts a view as the agreed one. Ranks that only others have lost are lost to
-   this rank, too, from now on. A view that another rank has agreed on is passed
-   on: a peer may have sent a different one before, and await an answer. */
+   this rank, too, from now on. If another rank has agreed on the view, the view
+   is also sent to all living ranks, since any of them may have sent a different
+   view before and wait for an answer. */
 static void progress_shrink_agree(baton_group_t *group, const view_t *view)
 {
     shrink_t *shrink = baton__member_of(group)->shrink;
@@ -378,7 +381,8 @@ static bool may_prove_ends(const baton_group_t *group)
         shrink->minority_ns =
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
-    group->transport->drain(group->endpoint); /* makes this step poll */
+    /* this step's poll then finds ended ranks */
+    group->transport->drain(group->endpoint);
     group->stepper->must_retry = true; /* nothing else would wake this rank */
     return now < shrink->minority_ns;
 }
@@ -467,9 +471,9 @@ static bool progress_shrink_tell(const baton_group_t *group, int peer)
     return moved;
 }
 
-/* Gives up the group's schedules, and those of groups that share its endpoint
-   and have a lost rank. Peers that still use them must not wait for epochs that
-   this rank does not start: they are to shrink, too. */
+/* Fails all epochs that this rank has not started, in the group and in groups
+   that share its endpoint and have a lost rank. So peers do not wait for epochs
+   that this rank will not start, and can shrink, too. */
 static void progress_shrink_give_up(baton_group_t *group)
 {
     int lost = 0;
@@ -484,9 +488,10 @@ static void progress_shrink_give_up(baton_group_t *group)
     }
 }
 
-/* Called when a rank of this host has lost this one, which is excluded then.
-   Ranks that have not lost it must not wait for its view. That view would say
-   that the ranks which go on are lost. */
+/* Called when a rank of this host has lost this rank, which excludes this rank.
+   Reports this rank itself as lost to all ranks that it has not lost, so that
+   they do not wait for its view. It sends no view, since its view would say
+   that the ranks that go on are lost. */
 static void progress_shrink_stay_out(baton_group_t *group)
 {
     const baton_header_t header = {.epoch = (uint64_t)group->rank + 1,

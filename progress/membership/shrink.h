@@ -1,47 +1,51 @@
 /* How the living ranks of a group agree on which ranks live.
 
    Each rank sends all others its view: the ranks that it knows to be lost. It
-   sends the view again whenever the view has grown, because of its transport or
-   another rank's view. A rank that is not shrinking the group yet drops views,
-   and asks for them when it begins. A rank has agreed when it has sent its view
-   to all ranks that live by this view, and has received the same view from all
-   of them.
+   sends the view again whenever the view has grown, because the transport has
+   reported a loss or another rank's view has more lost ranks. A rank that is
+   not shrinking the group yet drops views, and asks for them when it begins. A
+   rank has agreed when it has sent its view to all ranks that live by this
+   view, and has received the same view from all of them.
 
-   From then on its view is fixed. It answers a different view, or a question,
-   with the agreed one, which the receiver takes over. So two living ranks never
-   agree on different views: of two ranks that agree by themselves, each has
-   received the other's last view; and once a living rank has agreed, no other
-   rank can agree without receiving that rank's view once more. A rank that
-   takes over an agreed view sends it to all: a rank may await an answer to the
-   view that it has sent before. It takes over no view of a rank that it knows
-   to be lost: others may already have agreed without that rank, on the view
-   that this rank has sent. A rank that finds itself among the lost ranks of
-   another rank's view is excluded.
+   From then on its view is fixed. It answers a different view, or a view with
+   the bit ASKS (shrink.c), with the agreed view, which the receiver takes over.
+   So two living ranks never agree on different views: of two ranks that agree
+   by themselves, each has received the other's last view; and once a living
+   rank has agreed, no other rank can agree without receiving that rank's view
+   once more. A rank that takes over an agreed view sends that view to all
+   living ranks, because any of them may wait for an answer to a view that it
+   has sent before. A rank takes over no view from a rank that it knows to be
+   lost: others may already have agreed, without the lost rank, on a view that
+   says so. A rank that finds itself among the lost ranks of another rank's view
+   is excluded.
 
-   A view grows at most twice for each rank, so the exchange ends when deaths
-   do. It uses notices alone, and ranks answer until the group is closed.
+   A view grows at most twice for each rank, when the rank is lost and when its
+   end is known, so the exchange ends after the last loss. The exchange uses
+   notices alone, and ranks answer until the group is closed.
 
    A rank is lost because its process has ended, which its host or the end of a
    connection reports; or because it can't be reached. A rank that can't be
-   reached may live, and may itself have lost the ranks here. A rank that
-   another rank of its host has lost counts as ended: it can be told there that
-   it is excluded. It sends no view, since its view would say that the ranks
-   that go on are lost. A rank agrees on a view only once it has itself lost all
-   ranks of its host that are lost there, since one of them may have lost it
-   before.
+   reached may live, and may itself have lost the ranks that count it as lost.
+   If a rank was lost by another rank of its own host, all ranks count it as
+   ended, because on that host it learns that it is excluded. The excluded rank
+   sends no view, since its view would say that the ranks that go on are lost.
+   Before a rank agrees on a view, it must itself have lost all ranks of its
+   host that are lost in the view. For one of those may have lost this rank
+   before, which excludes this rank.
 
    Of two sides of a partition at most one goes on (with BATON_MINORITY both
    do): the side that has more ranks than it has lost ranks that may live; or,
-   if these are as many, the side with the lowest rank of them all. The agreed
-   view decides that, so all ranks of a side decide alike. (A rank may not know
-   yet that others have lost it. It is on the side of the ranks that it has not
-   lost.) */
+   if the two numbers are equal, the side with the lowest of all these ranks.
+   Only the agreed view is used for this decision, so all ranks of a side decide
+   alike. (A rank may not know yet that others have lost it. It is on the side
+   of the ranks that it has not lost.) */
 #pragma once
 
 #include "progress/state/stepper.h"
 
 typedef enum baton__shrinking {
     BATON__SHRINK_NONE,
+    /* The ranks exchange views. */
     BATON__SHRINK_ASKING,
     BATON__SHRINK_AGREED,   /* the survivors' group is not made yet */
     BATON__SHRINK_EXCLUDED, /* other ranks go on without this one; final */
@@ -73,13 +77,13 @@ int baton__shrink_unreached(const baton_group_t *group, int *count_out);
    begin. */
 void baton__shrink_end(baton_group_t *group);
 
-/* Returns the first rank, from `from` on, with which this one has not exchanged
-   equal views; -1: it has exchanged them with all of these ranks. Such a rank
-   does not shrink the group yet, or waits for another rank. */
+/* Returns the first rank, from `from` on, with which this rank has not
+   exchanged equal views; -1: there is none. The returned rank does not shrink
+   the group yet, or waits for another rank. */
 int baton__shrink_awaits(const baton_group_t *group, int from);
 
-/* Sends the views that are due, and agrees if it can. Returns true if anything
-   happened. */
+/* Advances all groups that shrink: sends the views that are due, and lets this
+   rank agree on a view if it can. Returns true if anything happened. */
 bool baton__shrink_advance(baton__stepper_t *stepper);
 
 void baton__shrink_receive(baton_group_t *group, baton_message_t *message);

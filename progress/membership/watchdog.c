@@ -12,12 +12,13 @@
 enum {
     NODES_NAMED = 8,
     SUCCESSORS_NAMED = 4,
-    LOOKS = 8, /* number of looks after which an epoch counts as stalled */
+    LOOKS = 8, /* the least number of looks in a stall period */
     ROUNDS = 2 /* number of rounds of inquiries before a stall is reported */
 };
 
-/* Names the host and process of the peer, too, unless it is *named, the peer of
-   the message before. */
+/* Appends a message that the epoch waits for, and names the peer's host and
+   process, unless the peer is *named, the peer of the message that was
+   described before. */
 static void describe_message(const baton_schedule_t *schedule, uint32_t node,
                              int *named, baton__text_t *text)
 {
@@ -121,7 +122,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
         schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
                     schedule->name, (unsigned long long)epoch);
-    /* Otherwise the watchdog has not looked yet, or time is virtual. */
+    /* If `since` is 0 the watchdog has not looked yet, or time is virtual. */
     if (since != 0) {
         baton__text_add(text, " for %s",
                         baton__time_text(baton__clock_ns() - since));
@@ -144,7 +145,8 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
 }
 
-/* Logs a stall, unless that was done at this level or a higher one. */
+/* Logs a stall, unless the stall was logged at this level or a more severe
+   one. */
 static void watchdog_report(baton__task_t *task)
 {
     baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
@@ -167,8 +169,8 @@ static void watchdog_ask(const baton_group_t *group, int peer)
     }
 }
 
-/* Checks the peers that a running epoch waits for, or with which a failed epoch
-   still has messages in motion. */
+/* Has the transport check the peers that a running epoch waits for, or with
+   which a failed epoch still has messages in motion. */
 static void ask_peers(const baton_schedule_t *schedule)
 {
     baton__rank_state_t state = {0};
@@ -188,7 +190,7 @@ static void ask_peers(const baton_schedule_t *schedule)
     }
 }
 
-/* Checks whether the ranks are alive for which groups wait in a recovery, a
+/* Has the transport check the ranks for which groups wait in a recovery, a
    shrink or a farewell. Except in a shrink, a rank of this host is checked only
    if the group waited for it at the last look, too: its death is noticed
    without a check, and all ranks of the host may wait for it at the same
@@ -251,12 +253,14 @@ void baton__watchdog_look(baton__stepper_t *stepper)
             t->told = 0;
         } else if (t->inquiries == ROUNDS) {
             t->inquiries--;
-            /* Answers that are older may be wrong by now: this rank was
-               stopped, and another one may have reported the stall since. */
+            /* If the answers are older than that, this rank was stopped
+               meanwhile. They may then be wrong by now, and another rank may
+               have reported the stall. */
             if (now - t->asks_at_ns <= 2 * stall_ns) {
                 watchdog_report(t);
-                /* Each further report comes later than the one before, so
-                   that each of many schedules gets its turn. */
+                /* A rank that has warned asks again twice in each stall period
+                   (inquiry.h). Any other rank asks ever less often, so that
+                   each of many stalled schedules gets its turn. */
                 t->asks_at_ns += t->told == BATON_LOG_WARN
                                      ? stall_ns / 2
                                      : stall_ns + (now - t->seen_at_ns);

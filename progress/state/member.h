@@ -1,25 +1,27 @@
 /* A member: this rank in a group. The group itself says who its ranks are and
    how messages get to them. A member also has the state that the driver keeps
    for the group: which ranks are lost, recoveries and shrinks, and notices. An
-   application's handle is the group, which the member embeds, so that a pointer
-   to one leads to the other without a load.
+   application's handle points to the group. The member embeds the group, so
+   that the address of either follows from that of the other without a load.
 
-   The engine's driver lock protects all fields, unless their comment says
-   otherwise. */
+   The engine's driver lock (progress/driving/engine.h) protects all fields,
+   unless their comment says otherwise. */
 #pragma once
 
 #include "base/list.h"
 #include "progress/state/board.h"
 #include "transport/group.h"
 
-/* An agreement: all ranks of a group reach the same point, and learn the
-   highest number that any of them has; see recovery.c. */
+/* An agreement: an exchange of messages by which all ranks of a group learn
+   that all have reached the same point, and the highest number that any of them
+   has sent; see recovery.c. */
 typedef struct baton__agreement {
     uint32_t sent; /* number of ranks to which this rank has sent so far */
-    /* One bit for each neighbour in the tree of recovery.c from which this rank
-       has received. */
+    /* One bit for this rank's parent and for each child in the tree of
+       recovery.c. A bit is set when the message of that rank has come. */
     uint32_t seen;
-    uint64_t highest; /* the highest number so far, including this rank's own */
+    /* the highest of this rank's own number and those received so far */
+    uint64_t highest;
 } baton__agreement_t;
 
 typedef struct baton__loss {
@@ -32,9 +34,10 @@ typedef struct baton__loss {
     const char *detail; /* the transport's sentence about the cause */
 } baton__loss_t;
 
-/* The header of a notice. Either the notice has arrived and is kept for later,
-   or it is queued for a rank, as a reply, an inquiry or the report of a loss
-   (progress/membership/notice.h). */
+/* The header of a notice: a message by which ranks tell each other about a
+   schedule or a group (progress/membership/notice.h). Either the notice has
+   arrived and is kept for later, or it is queued for a rank, as a reply, an
+   inquiry or the report of a loss. */
 typedef struct baton__notice {
     struct baton__notice *next;
     uint64_t channel;
@@ -44,8 +47,8 @@ typedef struct baton__notice {
 
 BATON__LIST(baton__notice_list, baton__notice_t)
 
-/* The notices that are due to one peer of a schedule, and how far the two have
-   introduced themselves. */
+/* The notices about a schedule that are due to one of its peers, and the state
+   of the introduction between this rank and that peer. */
 typedef struct baton__peer_notice {
     struct baton__peer_notice *next;
     struct baton__task *task; /* the schedule's task */
@@ -56,25 +59,27 @@ typedef struct baton__peer_notice {
 
 BATON__LIST(baton__due_list, baton__peer_notice_t)
 
-/* The notices that are due to one rank. `answers` go first: replies, inquiries
-   and reports of losses. */
+/* The notices that are due to one rank. `answers` has the replies, the
+   inquiries and the reports of losses, which are sent first. `due` has all
+   other notices. */
 typedef struct baton__peer_queue {
     /* The next queue in the stepper's list of non-empty queues. */
     struct baton__peer_queue *next;
     struct baton__member *member;
     baton__notice_list_t answers;
     baton__due_list_t due;
-    /* At the last try the transport had no space for a notice to the rank. */
+    /* The transport had no space for a notice to the rank when this rank last
+       tried to send one. */
     bool full;
 } baton__peer_queue_t;
 
 BATON__LIST(baton__queue_list, baton__peer_queue_t)
 
-/* The rank that reports stalls of a schedule, as far as this rank decides that;
-   see inquiry.h. */
+/* The rank that reports the stalls of a schedule: the first one that has asked
+   this rank about them; see inquiry.h. */
 typedef struct baton__reporter {
     uint64_t schedule; /* the schedule's identity */
-    uint64_t at_ns;    /* the time at which `rank` last asked */
+    uint64_t at_ns;    /* the time of the last inquiry of `rank` */
     uint64_t progress; /* this rank's progress in the schedule at that time */
     int rank;
 } baton__reporter_t;
@@ -88,7 +93,8 @@ enum { BATON__CAUSE_BYTES = 232 };
    how the schedule failed. */
 typedef struct baton__destroyed {
     uint64_t epoch; /* the first epoch in which this rank takes no part */
-    /* The group's incarnation when the schedule was destroyed. */
+    /* The group's incarnation, its number of recoveries, when the schedule was
+       destroyed. */
     uint16_t incarnation;
     /* The first cause of the failure: status, text, and the rank and epoch
        where it occurred. */
@@ -96,7 +102,8 @@ typedef struct baton__destroyed {
     int rank;
     uint64_t failed;
     char cause[BATON__CAUSE_BYTES];
-    /* The number of peers that must still be told; `peers` lists them. */
+    /* The number of peers that have not been notified yet; `peers` lists
+       them. */
     uint32_t peer_count;
     int peers[];
 } baton__destroyed_t;
@@ -112,7 +119,7 @@ enum { BATON__UNKNOWN_BYTES = 48 };
    that destroys the group is PARTING until all ranks are, or a peer is lost. */
 typedef enum baton__recovery_state {
     BATON__RECOVERY_NONE,
-    BATON__RECOVERY_STOPPING, /* epochs fail, and transfers end */
+    BATON__RECOVERY_STOPPING, /* running epochs fail, and their transfers end */
     /* This rank is in the next incarnation, but not all others are. */
     BATON__RECOVERY_JOINED,
     BATON__RECOVERY_PARTING,
@@ -131,7 +138,8 @@ typedef struct baton__member {
     baton__peer_queue_t *queues;
     uint32_t answer_count; /* number of notices in `answers` of all queues */
     uint32_t due_count;    /* number of notices in `due` of all queues */
-    uint32_t leaving;      /* number of destroyed schedules with notices due */
+    /* number of destroyed schedules that still have notices due */
+    uint32_t leaving;
     baton__recovery_state_t recovery;
     /* 1 + the lost rank that caused the shrink, after which this rank starts
        nothing more in the group; 0: not shrunk. */
@@ -143,6 +151,10 @@ typedef struct baton__member {
     /* The user has destroyed the group, and steps leave it alone until a peer's
        message comes or a rank is lost; see baton__recovery_rouse. */
     bool dormant;
+    bool parts; /* the group has begun its farewell */
+    /* The user has destroyed the group, a root, and no thread waits for its
+       farewell: it parts in the background. */
+    bool unattended;
     /* If true, sends wait until the peer is known to have committed the
        schedule. If false, all peers are known to have committed it. */
     bool introduces;
@@ -155,10 +167,11 @@ typedef struct baton__member {
     uint32_t neighbour_count; /* entries in `neighbours` */
     /* The peer that was lost first, which errors name. As long as this rank
        itself has lost no peer, this field names a rank whose loss a peer has
-       reported. `first.detail` is NULL if there is neither. */
+       reported. `first.detail` is NULL if no loss is known. */
     baton__loss_t first;
-    /* Agreements of the recoveries, indexed by the lowest bit of the new
-       incarnation, because peers may be one recovery ahead. */
+    /* The agreements of this recovery and of the next one, since peers may be
+       one recovery ahead. The index is the lowest bit of the incarnation that
+       the recovery leads to. */
     baton__agreement_t agreements[2];
     /* The agreement by which all ranks destroy the group together. */
     baton__agreement_t farewell;
@@ -172,25 +185,28 @@ typedef struct baton__member {
     /* Notices of peers that leave the group after a loss. They are kept until
        the transport has reported that loss here. */
     baton__notice_t *leaves;
-    /* Free records, for replies, inquiries and `hellos`. */
+    /* A list of unused records, for `answers` and `hellos`. */
     baton__notice_t *spare;
-    /* Hellos for schedules that are not committed here: for each schedule,
-       those of the peers that have committed it. */
+    /* By the identity of a schedule that is not committed here: the list of its
+       hellos. A hello is the notice by which a peer says that it has committed
+       a schedule. */
     baton__table_t hellos;
     /* Records of destroyed schedules about which peers may still ask. */
     baton__table_t destroyed;
-    /* In a root: headers of messages for subsets that are not created here
-       yet. */
+    /* In a root group (transport/group.h): the headers of messages for subsets
+       that are not created here yet. */
     baton__notice_t *subset_headers;
     /* The ranks of this host, by rank, with their rows of the board; none if
        the transport has no board. Constant. */
     baton__neighbour_t *neighbours;
     /* BATON__REPORTERS records of schedules that are not committed here; NULL
-       until a rank asks about one. */
+       until a peer sends an inquiry about such a schedule. */
     baton__reporter_t *reporters;
-    /* 1 + the peer that the group waited for when the watchdog last looked. */
+    /* 1 + the peer that the group waited for when the watchdog last looked; 0:
+       the group waited for none. */
     int awaited;
-    uint32_t children; /* number of existing groups of this group's survivors */
+    /* number of groups that shrinks of this group made and that still exist */
+    uint32_t children;
     struct baton__verifier *verifier; /* set only with BATON_VERIFY=1 */
     /* The member of the group whose survivors form this group, or NULL. */
     struct baton__member *parent;
@@ -198,8 +214,9 @@ typedef struct baton__member {
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
-    int unknown_peer;   /* -1: no peer has */
-    char *unknown_name; /* of a simulated group: NULL before the first */
+    int unknown_peer; /* -1: there is no such peer */
+    /* in a simulated group NULL until there is such a peer */
+    char *unknown_name;
 } baton__member_t;
 
 /* The only function that computes the address of a group's member. */
@@ -218,14 +235,14 @@ static inline baton__member_t *baton__member_at(const baton_group_t *group)
              default: (const baton__member_t *)baton__member_at(g))
 /* clang-format on */
 
-/* Returns true if this rank has lost a peer, which `first` then names, or waits
-   for no peer any more. */
+/* Returns true if this rank has lost a peer, or waits for no peer any more. If
+   it has lost a peer, `first` names one. */
 static inline bool baton__member_has_lost(const baton__member_t *member)
 {
     return member->lost_count > 0 || member->all_lost;
 }
 
-/* Returns the row of a rank; NULL if this rank can't read it. */
+/* Returns a rank's row of the board; NULL if this rank can't read that row. */
 static inline baton__row_t *baton__member_row(const baton_group_t *group,
                                               int rank)
 {
@@ -245,8 +262,9 @@ baton__group_queue(const baton_group_t *group, int rank)
     return &baton__member_of(group)->queues[group->borrowed ? 0 : rank];
 }
 
-/* Returns the record of a schedule that was destroyed here in this incarnation,
-   because peers may still ask about it. Returns NULL if there is no record. */
+/* Returns the record of a schedule that was destroyed here in this incarnation;
+   NULL if there is no record. A record exists as long as peers may ask about
+   the schedule. */
 const baton__destroyed_t *baton__group_destroyed(const baton_group_t *group,
                                                  uint64_t identity,
                                                  uint16_t incarnation);
@@ -256,17 +274,19 @@ const baton__destroyed_t *baton__group_destroyed(const baton_group_t *group,
 void baton__group_notified(baton_group_t *group, uint64_t identity, int peer);
 
 /* Frees the records of destroyed schedules, except for those of incarnation
-   `but`; -1: all of them. */
+   `but`. If `but` is -1, frees all records. */
 void baton__member_forget_destroyed(baton__member_t *member, int but);
 
 /* Returns memory for a reply, an inquiry or an early hello: a free record or,
    if none is left, a new one. NULL if there is no memory. */
 baton__notice_t *baton__member_take_notice(baton__member_t *member);
-/* Makes a record free. */
+/* Gives a record back, so that baton__member_take_notice can return it
+   again. */
 void baton__member_give_notice(baton__member_t *member,
                                baton__notice_t *notice);
 
-/* Adds a header to a list. Returns false if there is no memory. */
+/* Adds the header of a notice from `peer` to a list. Returns false if there is
+   no memory. */
 bool baton__group_keep(baton__notice_t **list, uint64_t channel,
                        const baton_header_t *header, int peer);
 /* Frees a list of headers. */
@@ -284,8 +304,9 @@ static inline bool baton__group_recovers(const baton_group_t *group)
            recovery == BATON__RECOVERY_JOINED;
 }
 
-/* A condition of waits: no recovery or farewell of the group goes on, and no
-   recovery of its schedules. */
+/* The condition for which baton_group_recover and baton_group_destroy wait: no
+   recovery or farewell of the group goes on, and no recovery of its schedules.
+   `arg` is the group. */
 static inline bool baton__group_is_recovered(const void *arg)
 {
     const baton_group_t *group = arg;

@@ -1,5 +1,8 @@
 /* The stepper: the tasks of all groups that one driver steps, and lists of the
-   tasks that need something. */
+   tasks that need something. The driver is the thread that holds an engine's
+   driver lock (driving/engine.h), or a simulator. It makes steps
+   (driving/step.h). In a step each runnable task gets a turn, which issues its
+   ready nodes (baton__epoch_turn). */
 #pragma once
 
 #include "progress/state/task.h"
@@ -10,7 +13,8 @@ enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 struct baton__stepper;
 
-/* The functions in which the engines' drivers differ. Each may be NULL. */
+/* The functions in which a step of a real engine differs from that of a
+   simulator. Each may be NULL. */
 typedef struct baton__hooks {
     /* Returns true while the simulated processor is busy. The rank's
        epochs retire when the processor is free. */
@@ -24,8 +28,8 @@ typedef struct baton__hooks {
     /* Called when a recovery, a farewell or a shrink is over, to wake
        waiting threads. */
     void (*on_recovered)(baton_group_t *group);
-    /* Returns the time, which serves to tell long calls from quick
-       ones. Without this function calls are not timed. */
+    /* Returns the time. By it a step finds the nodes whose functions take long.
+       Without clock_ns no function is timed. */
     uint64_t (*clock_ns)(void);
     /* Returns true if the calling thread drives. A simulator has only
        one thread, and lacks this function. Only assertions call it. */
@@ -38,25 +42,30 @@ typedef struct baton__stepper {
     /* The list of groups that have endpoints of their own (root groups). Each
        of them lists its subsets, which use its endpoint. */
     baton_group_t *groups;
-    /* The tasks that get a turn in the next step. */
+    /* The first and the last of the tasks that get a turn in the next step. */
     baton__task_t *runnable_head;
     baton__task_t *runnable_tail;
-    /* The mailbox: a list of tasks, the newest first. */
+    /* The mailbox (baton__step_mail): a list of tasks that the driver must look
+       at, the newest first. */
     _Atomic(baton__task_t *) mail;
-    /* The schedule whose nodes are being issued now; or NULL. */
+    /* The schedule whose nodes the driver issues at the moment; or NULL. */
     baton_schedule_t *issuing;
-    /* The schedules with events of the device to query. */
+    /* The list of schedules that wait for events of the device. Each step
+       queries these events. */
     baton_schedule_t *offloads;
     baton__queue_list_t queues; /* the queues that have notices to send */
     /* Number of nodes that running epochs wait for: nodes that are held or in
-       motion (sched/run.h), and required receives without their message. */
+       motion (sched/run.h), and required receives whose message has not
+       come. */
     uint32_t waited;
-    uint32_t starts;   /* number of epochs that wait for a user's stream */
+    /* number of epochs whose start a user's stream has not reached */
+    uint32_t starts;
     uint32_t polled;   /* number of begun async nodes with a poll function */
     uint32_t running;  /* number of epochs that have begun and not ended */
     uint32_t draining; /* number of failed schedules with nodes in motion */
     /* The number of recoveries, farewells and shrinks that go on, of groups and
-       of schedules. */
+       of schedules, and of agreed views that peers must still get
+       (membership/shrink.c). */
     uint32_t recovering;
     size_t bytes_left; /* bytes that this step may still compute and copy */
     /* The most bytes of a node that are computed or copied at once. */
@@ -74,12 +83,15 @@ typedef struct baton__stepper {
     bool leaves_calls;
     /* a ready call node was not run in this step because of leaves_calls */
     bool left_calls;
-    bool unpolled; /* the last step has left out the poll; see baton__step */
-    bool doubts;   /* at least one task has a `doubted` node */
+    /* the last step did not poll the transports; see baton__step */
+    bool unpolled;
+    bool doubts; /* at least one task has a `doubted` node (task.h) */
 
     baton__task_t *tasks;       /* the tasks of committed schedules */
     baton__task_t *uncommitted; /* the tasks of all other schedules */
-    /* Number of schedules that recover by a baton_recover_fn. */
+    /* Number of schedules that recover at the moment and have a
+       baton_recover_fn, so that their ranks are agreeing on the epoch that is
+       passed to it. */
     uint32_t agreeing;
     /* Number of committed schedules with armed receives. */
     uint32_t activatable;
@@ -89,6 +101,9 @@ typedef struct baton__stepper {
     /* An epoch that makes no progress for this long has stalled. */
     uint32_t stall_ms;
     uint64_t looked_ns; /* the time at which the watchdog last looked */
+    /* Closes the groups that part UNATTENDED, as soon as they have parted; NULL
+       if there are none. */
+    void (*reap)(struct baton__stepper *stepper);
 } baton__stepper_t;
 
 /* Returns true if the calling thread holds the driver lock. Assertions about
@@ -99,8 +114,8 @@ static inline bool baton__stepper_driven_here(const baton__stepper_t *stepper)
            stepper->hooks->is_driven(stepper);
 }
 
-/* Does what baton__stepper_driven_here does, for the stepper that drives a
-   group. */
+/* Returns true if the calling thread holds the driver lock of the group's
+   engine. */
 static inline bool baton__driven_here(const baton_group_t *group)
 {
     return baton__stepper_driven_here(group->stepper);
@@ -118,8 +133,8 @@ static inline void baton__stepper_flush(const baton__stepper_t *stepper)
     }
 }
 
-/* Returns the first task of a group's committed schedules after `last`; with
-   NULL the first of all. NULL if there is none. */
+/* Returns the task that follows `last` among those of a group's committed
+   schedules, or the first one if `last` is NULL. Returns NULL at the end. */
 static inline baton__task_t *baton__stepper_next(const baton_group_t *group,
                                                  const baton__task_t *last)
 {
@@ -161,8 +176,8 @@ static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
     return stepper->queues.head != NULL;
 }
 
-/* Called before a notice is added to a peer's queue: lists the queue if it is
-   empty. */
+/* Called before a notice is added to a peer's queue. If that queue is empty,
+   adds the queue to the stepper's list of queues that have notices. */
 static inline void baton__stepper_list(baton__peer_queue_t *queue,
                                        baton_group_t *group)
 {
@@ -216,8 +231,9 @@ static inline void baton__stepper_answer(baton_group_t *group,
     baton__member_of(group)->answer_count++;
 }
 
-/* Raises the acquaintance of the schedule with a peer, never lowers it. A peer
-   that is not BATON__UNMET is notified when the schedule fails. */
+/* Raises the state of the introduction between the schedule and a peer to
+   `acquaintance`; never lowers it. Peers that are not BATON__UNMET are notified
+   when the schedule fails. */
 static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
                                        baton__acquaintance_t acquaintance)
 {
@@ -229,8 +245,7 @@ static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
     }
 }
 
-/* Makes a HELLO due to a peer, unless this rank has greeted or met the peer
-   already. */
+/* Makes a HELLO due to a peer that is BATON__UNMET. */
 static inline void baton__stepper_greet(baton__task_t *task, uint32_t peer)
 {
     if (baton__task_acquaintance(task, peer) == BATON__UNMET) {

@@ -1,10 +1,10 @@
 /* A task: a schedule, and the state that driving it needs. An application's
-   handle is the schedule, which the task embeds, so that a pointer to one leads
-   to the other without a load.
+   handle points to the schedule. The task embeds the schedule, so that the
+   address of either follows from that of the other without a load.
 
-   Ownership: the driver owns a task. Its fields are accessed with the driver
-   lock held, except for atomic fields and those whose comment names another
-   owner.
+   Ownership: the driver owns a task. A thread accesses a task's fields only
+   while it holds the driver lock (driving/engine.h), except for atomic fields
+   and those whose comment names another lock.
 
    Layout: a task begins at a cache line. The fields that each step uses fill
    this first line; the schedule's own such fields begin the next one. The
@@ -26,13 +26,14 @@ typedef struct baton__failure {
 } baton__failure_t;
 
 /* A failure in the next incarnation, which a recovered peer reported while this
-   rank still recovers. It takes effect after the recovery. Where ranks share
-   plans, memory is allocated for the first such failure. */
+   rank still recovers. It takes effect after the recovery. In simulations whose
+   ranks share plans (sched/share.h), memory is allocated for the first such
+   failure. */
 typedef struct baton__later_failure {
     baton__failure_t failure;
     /* The first epoch that this failure affects; 0: there is no failure. */
     uint64_t failing_from;
-    char *sentence; /* NULL: there is none */
+    char *sentence; /* the failure's message, or NULL */
 } baton__later_failure_t;
 
 /* The state of the introduction of a schedule to a peer. */
@@ -42,14 +43,16 @@ typedef enum baton__acquaintance {
     BATON__MET      /* the peer has committed, or has left */
 } baton__acquaintance_t;
 
-/* Tells whether a schedule is an orphan. An orphan is a schedule whose destroy
-   has returned BATON_ERR_TIMEOUT, because nodes were still in motion (see
-   baton__task_in_motion). MOVES: some still are. ENDED: none is, and all memory
-   but the task's struct is freed. The struct stays for the application's handle
-   until another destroy of the handle has returned BATON_OK. */
+/* Tells whether a schedule is an orphan: baton_schedule_destroy has returned
+   BATON_ERR_TIMEOUT, because nodes were still in motion (see
+   baton__task_in_motion). */
 typedef enum baton__orphan {
     BATON__NO_ORPHAN,
+    /* Nodes are still in motion. */
     BATON__ORPHAN_MOVES,
+    /* No node is in motion any more, and all memory but the task's struct is
+       freed. The application's handle points into the struct, so it stays until
+       another destroy has returned BATON_OK. */
     BATON__ORPHAN_ENDED
 } baton__orphan_t;
 
@@ -68,13 +71,14 @@ typedef enum baton__next {
 
 typedef struct baton__task {
     struct baton__task *next_runnable;
-    /* The bytes that were done so far of a node that runs in parts. */
+    /* The bytes that are done of the first ready node, which may be computed in
+       several steps. */
     size_t slice_done;
     /* A number for the schedule's name and attempt; see baton__identity. */
     uint64_t identity;
-    /* The number of sends and activates that were issued, and the bytes of the
-       sends. Any thread reads the two. */
+    /* number of sends and activates that were issued; any thread reads this */
     _Atomic uint64_t sent_messages;
+    /* The bytes of the sends that were issued; any thread reads this. */
     _Atomic uint64_t sent_bytes;
     /* The numbers of nodes in motion, by their state (sched/run.h): in the
        transport (MOVING), begun async nodes that have not completed (BEGUN),
@@ -82,14 +86,14 @@ typedef struct baton__task {
     uint32_t moving;
     uint32_t begun;
     uint32_t queued;
-    /* 1 + a receive whose message was lent, and is now received into memory
-       after all (baton__epoch_receive_lent). Until that is done no node is
-       issued. 0: there is no such receive. */
+    /* 1 + a receive whose message was lent to a reduce, but must now be copied
+       into the receive's target (baton__epoch_receive_lent). No node is issued
+       until the copy has ended. 0: there is no such receive. */
     uint32_t unlent;
     bool runnable;
-    bool held; /* the epoch waits until a stream gets to its start */
-    /* Destroyed while nodes were in motion. The driver frees the schedule once
-       none is. */
+    bool held; /* the epoch waits until the user's stream gets to its start */
+    /* The schedule was destroyed while nodes were in motion. The driver frees
+       it when none is in motion any more. */
     bool abandoned;
     /* True while an epoch runs or drains; any thread reads this. */
     _Atomic bool busy;
@@ -97,7 +101,7 @@ typedef struct baton__task {
 
     baton_schedule_t schedule;
 
-    /* ---- application and driver ---- */
+    /* ---- fields that the application and the driver access ---- */
 
     /* The number of starts since the last recovery; the application counts
        them. */
@@ -105,46 +109,50 @@ typedef struct baton__task {
     /* The number of epochs that have retired since the last recovery; the
        driver counts them. */
     _Atomic uint64_t retired;
-    /* In a schedule that stays failed: the first epoch that won't be completed.
-       In any other: the last epoch that has failed. 0: no epoch has failed. */
+    /* In a schedule that stays failed (baton__task_stays_failed): the first
+       epoch that won't be completed. In any other schedule: the last epoch that
+       has failed. 0: no epoch has failed. */
     _Atomic uint64_t failed;
     _Atomic uint64_t limit; /* the last epoch that a peer may begin */
     /* the epoch that a call has asked to cancel; 0: no call has */
     _Atomic uint64_t cancel;
     struct baton__task *next_mail;
-    /* The time of the last start. 0: the start's epoch ended during the start,
-       or a wait has followed the start. */
+    /* The time of the last start. 0: that epoch ended before the start
+       returned, or a wait has followed the start. */
     _Atomic uint64_t started_ns;
     _Atomic bool mailed; /* the task is in the mailbox */
     /* A baton__next_t: how soon the last wait came after its start. NEXT_WORK:
        not soon. */
     _Atomic uint8_t expected;
-    /* A buffer was rebound, and has not been checked since. The driver lock
-       guards the buffers if there are no `bindings`. */
+    /* A buffer was rebound, and was not checked afterwards. If `bindings` is
+       NULL, the driver reads the buffers' addresses, and the driver lock guards
+       them. */
     _Atomic bool rebound;
     /* Number of threads in wait or baton_async_complete. */
     _Atomic uint32_t waiters;
     _Atomic uint32_t generation; /* number of recoveries so far */
-    /* The status of the epochs after last_retired. */
+    /* The status of the epochs after last_retired that were started before the
+       last recovery. */
     baton_status_t last_status;
     /* The last epoch whose failure wait or test has returned. */
     _Atomic uint64_t reported;
     /* The status of a failed epoch that was started before the last recovery,
-       if no call has returned it; else BATON_OK. Until the next start, wait
-       returns this status. */
+       if no call has returned it; else BATON_OK. Until the next start, wait and
+       test return this status. */
     _Atomic int unreported;
     _Atomic int orphan; /* baton__orphan_t */
     /* The last epoch that retired before the last recovery. The failure lock
        guards this and last_status. */
     uint64_t last_retired;
 
-    /* ---- the driver, once an epoch ---- */
+    /* ---- fields that the driver accesses once an epoch ---- */
 
     /* The times at which this rank came to epochs, and its counts of them
        (epoch/arrivals.h). NULL if the schedule's lateness is not counted. */
     struct baton__arrivals *arrivals;
     uint32_t unmet; /* number of peers in state BATON__UNMET */
-    uint32_t vain;  /* one of 2^vain starts polls; see engine.c */
+    /* of 2^vain starts one polls; see poll_soon() in driving/engine.c */
+    uint32_t vain;
     /* The memory that was bound at the start of each epoch in flight, by epoch
        % depth; the driver takes it when the epoch begins. NULL if the depth is
        1. */
@@ -155,39 +163,41 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
-    /* During a start that is traced: the time of its record; else 0. Any thread
-       accesses this field. */
+    /* While a start is traced: the time of the start's record; else 0. Any
+       thread accesses this field. */
     _Atomic uint64_t traced_ns;
 
-    /* ---- the driver, less often ---- */
+    /* ---- fields that the driver accesses less often ---- */
 
-    /* Links of the list of all tasks that are committed, or of all that are
-       not. */
+    /* Links of the stepper's list `tasks` or, before the commit,
+       `uncommitted`. */
     struct baton__task *next;
     struct baton__task *previous;
-    /* By index in plan.peers: the notices that are due to the peer. Where ranks
-       share plans this is NULL until there is a notice: all peers are MET. */
+    /* By index in plan.peers: the notices that are due to the peer. In
+       simulations whose ranks share plans this is NULL until a notice is due;
+       while it is NULL, all peers count as BATON__MET. */
     baton__peer_notice_t *due;
     uint32_t due_count; /* number of peers to which a notice is due */
     /* The number of this schedule among those of its name; see group.h. */
     uint32_t attempt;
-    /* Destroyed, with nothing in motion. The driver frees the schedule once its
-       notices are sent. */
+    /* The schedule was destroyed while no node was in motion. The driver frees
+       it after its notices are sent. */
     bool leaving;
     bool in_order; /* see baton_schedule_in_order */
-    bool verifies; /* the verifier created it */
+    bool verifies; /* the verifier (BATON_VERIFY=1) created the schedule */
     /* 1 + a node that is held because its message failed; 0: there is no such
        node. See baton__epoch_fail_message. */
     uint32_t doubted;
     /* The detail of that message's failure, or NULL. */
     const char *doubted_detail;
     /* The last failed epochs: epoch << 8 | -status, by epoch modulo
-       failure_count. Any thread reads them. NULL if `due` is. */
+       failure_count. Any thread reads them. NULL while `due` is NULL. */
     _Atomic uint64_t *failures;
-    baton__failure_t failure;               /* guarded by the failure lock */
-    baton__later_failure_t *after_recovery; /* NULL: there was none so far */
-    /* The agreements on the epoch that on_recover gets; their index is that of
-       the agreements in baton__member_t. */
+    baton__failure_t failure; /* guarded by the failure lock */
+    /* NULL only in simulations, before the first such failure */
+    baton__later_failure_t *after_recovery;
+    /* The agreements on the epoch that is passed to on_recover. They have the
+       same index as those in baton__member_t. */
     baton__agreement_t agreements[2];
     /* The function that is called in a recovery, or NULL. */
     baton_recover_fn on_recover;
@@ -196,19 +206,25 @@ typedef struct baton__task {
     baton_failed_fn on_failure;
     void *on_failure_arg;
 
-    /* ---- the watchdog ---- */
+    /* ---- fields that mainly the watchdog accesses ---- */
 
-    /* Value of baton__progress_of after its last change. */
+    /* Value of baton__progress_of (membership/inquiry.h) after its last
+       change. */
     uint64_t seen_progress;
     uint64_t seen_at_ns; /* the time at which the watchdog saw that change */
     uint64_t asks_at_ns; /* the time of the next round of inquiries */
-    /* Number of rounds of inquiries since the stall began, or was logged. */
+    /* Number of rounds of inquiries about the present stall, at most 2. After
+       the second round it becomes 1 again, so that one more round precedes the
+       next log. */
     uint8_t inquiries;
-    uint8_t told;           /* the level at which this stall was logged, or 0 */
-    _Atomic uint16_t trace; /* see traced.c; any thread accesses this */
+    /* the log level at which this stall was logged; 0: not logged */
+    uint8_t told;
+    /* the schedule's number in the trace's table of schedules, or another value
+       that traced.c explains; any thread accesses it */
+    _Atomic uint16_t trace;
     uint32_t failure_count; /* size of `failures` */
     baton__reporter_t reporter;
-    struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
+    struct baton__inquiry *inquiry; /* the last inquiry; NULL: there was none */
 } baton__task_t;
 static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");
 
@@ -228,8 +244,8 @@ static inline baton__task_t *baton__task_at(const baton_schedule_t *schedule)
              default: (const baton__task_t *)baton__task_at(s))
 /* clang-format on */
 
-/* Returns a number that is the same for the same schedule on all ranks, and for
-   no other: never 0. */
+/* Returns a hash that identifies the schedule among those of all groups. It is
+   the same on all ranks, and never 0. */
 static inline uint64_t baton__task_key(const baton__task_t *task)
 {
     const baton_group_t *group = task->schedule.group;
@@ -277,7 +293,8 @@ static inline void baton__task_set_phase(baton__task_t *task,
     atomic_store_explicit(&task->busy, busy, memory_order_release);
 }
 
-/* How far the schedule and a peer, an index of plan.peers, are acquainted. */
+/* Returns the state of the introduction between the schedule and a peer. `peer`
+   is an index of plan.peers. */
 static inline baton__acquaintance_t
 baton__task_acquaintance(const baton__task_t *task, uint32_t peer)
 {

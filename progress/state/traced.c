@@ -4,17 +4,18 @@
 #include <stdio.h>
 
 enum {
-    /* `trace` of a task is the number of its schedule in the table, 0 before
-       the schedule was entered, or one of these values: a thread is entering
-       the schedule, or the schedule is not traced. */
+    /* `trace` of a task is the number of its schedule in the trace's table of
+       schedules, 0 before the schedule was entered there, or one of these
+       values. ENTERING: a thread is entering the schedule. UNTRACED: the
+       schedule is not in the table, so nothing of it is recorded. */
     ENTERING = UINT16_MAX - 1,
     UNTRACED = UINT16_MAX
 };
 static_assert((int)BATON_TRACE_SCHEDULES < (int)ENTERING,
               "no schedule has this number");
 
-/* Enters a schedule into the table. A simulator's stepper has no clock, and
-   its schedules are not recorded. */
+/* Enters a schedule into the table, and returns its number there. Returns 0 if
+   the table is full, or in a simulation: its stepper has no clock. */
 static uint16_t traced_enter(baton__task_t *task)
 {
     const baton_schedule_t *schedule = &task->schedule;
@@ -30,9 +31,10 @@ static uint16_t traced_enter(baton__task_t *task)
                                                    : 0;
 }
 
-/* Returns the schedule's number in the table, where the first call enters it; 0
-   if it is not recorded. The application, which starts an epoch, and the driver
-   may both come first. */
+/* Returns the schedule's number in the table; 0 if the schedule is not
+   recorded. The first call enters the schedule. It may come from the
+   application, which starts an epoch, or from the driver, so the two must not
+   both enter it. */
 static uint16_t traced_number(baton__task_t *task)
 {
     uint16_t number = atomic_load_explicit(&task->trace, memory_order_relaxed);
@@ -50,7 +52,7 @@ static uint16_t traced_number(baton__task_t *task)
     return number == UNTRACED ? 0 : number;
 }
 
-/* Completes a record of the schedule, and adds it. */
+/* Completes a record of the schedule, and adds it to the trace. */
 static void traced_add(baton_schedule_t *schedule, baton_trace_what_t what,
                        uint64_t time_ns, baton_trace_record_t *record)
 {
@@ -62,7 +64,8 @@ static void traced_add(baton_schedule_t *schedule, baton_trace_what_t what,
     }
 }
 
-/* Returns the last time that the driver has read, or reads one. */
+/* Returns the time that the driver has read from the clock last. Reads the
+   clock if that time was forgotten. */
 static uint64_t traced_time(baton_schedule_t *schedule)
 {
     assert(baton__driven_here(schedule->group));
@@ -108,12 +111,12 @@ void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
                                           (activates ? UINT32_C(1) << 31 : 0),
                                    .peer = baton__peer_of(schedule, op)};
     if (what != BATON_TRACE_SEND) {
-        /* The message has only now come, or gone. */
+        /* The message has arrived or left after the clock was last read. */
         baton__traced_forget_time(schedule->group->stepper);
     }
     traced_add(schedule, what, traced_time(schedule), &record);
     if (what == BATON_TRACE_SEND && bytes >= BATON__TRACED_BYTES) {
-        /* The send may copy the data. */
+        /* The send may copy the data, which takes a while. */
         baton__traced_forget_time(schedule->group->stepper);
     }
 }

@@ -1,10 +1,11 @@
 /* The records of epochs, messages and waits in the trace (baton/trace.h).
 
-   A time in the trace is read from the clock once for several records where
-   that is right: a message is never sent before the time of its SEND, and has
-   come before that of its RECEIVED, so in a common clock every message goes
-   forward in time. Between them the driver keeps the last time that it has
-   read, in `stepper->traced_ns`, as long as it is busy. */
+   Reading the clock takes time, so several records may share one reading: the
+   driver keeps the last time that it has read in `stepper->traced_ns`, as long
+   as it is busy. The record SEND never has a later time than the sending of the
+   message, and the record RECEIVED never an earlier time than its arrival. So
+   if two ranks have the same clock, every message is received after it was
+   sent. */
 #pragma once
 
 #include "base/clock.h"
@@ -16,9 +17,9 @@
    too, since it may copy its data). */
 enum { BATON__TRACED_BYTES = 4096 };
 
-/* Forgets the time, since a while may pass before the next record: when a
-   thread has got the driver lock, when a step has moved nothing, and after work
-   that takes long. */
+/* Makes the next record read the clock. Called when time has passed since the
+   last reading: when a thread has got the driver lock, when a step has moved
+   nothing, and after work that takes long. */
 static inline void baton__traced_forget_time(baton__stepper_t *stepper)
 {
     stepper->traced_ns = 0;
@@ -54,13 +55,13 @@ static inline void baton__traced_sleep(uint64_t began_ns)
         }                                                                      \
     } while (0)
 
-/* Records a START, or a WAIT with its status. It began at `began_ns`, a result
-   of baton__traced_begin; 0: it began just now. */
+/* Records a START, or a WAIT with its status. The call began at `began_ns`, a
+   result of baton__traced_begin; 0: it began just now. */
 void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
                         uint64_t epoch, uint64_t began_ns, int status);
 
-/* Records BEGIN, COME, END or LOST in the running epoch; `peer` as in the
-   record. */
+/* Records BEGIN, COME, END or LOST in the running epoch. `peer` is stored in
+   the record's field of that name. */
 void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
                          int peer);
 

@@ -28,11 +28,12 @@ _PAIRS: dict = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")]
           for name in NUMBERS if name.endswith("_i32")}
 NUMPY.update(_PAIRS, bool=numpy.dtype("?"))
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
-_OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # by DLPack's code
+_OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # by DLPack's type code
 # The address of arrays without elements. (NULL means that there is no array.)
 NOWHERE = int(ffi.cast("uintptr_t", _empty := ffi.new("char[64]")))
 _MEMORY = {"cpu": lib.BATON_MEMORY_HOST, "cuda": lib.BATON_MEMORY_DEVICE}
-# By DLPack's kind of device: CPU, pinned by CUDA, pinned by ROCm; CUDA, managed by CUDA.
+# By DLPack's device type. 1 is the CPU; 3 and 11 are main memory that CUDA or ROCm has pinned.
+# 2 is the memory of a CUDA device, and 13 memory that CUDA manages.
 _OF_DEVICE = {1: "cpu", 3: "cpu", 11: "cpu", 2: "cuda", 13: "cuda"}
 
 
@@ -61,7 +62,8 @@ def dtype_number(dtype: Any) -> int:
 
 
 def operation(op: Any) -> Any:
-    """Returns the `baton_op_t *` of a reduction's name, such as "sum"; or `op`, if it is one."""
+    """Returns the `baton_op_t *` of a reduction's name, such as "sum". `op` may also be a
+    `baton_op_t *` itself, which is then returned."""
     named = isinstance(op, str)
     return answer("const baton_op_t *", lib.baton_op_find, op.encode()) if named else op
 
@@ -147,7 +149,7 @@ def _from_dlpack(a: Any) -> Operand:
 
 
 def operand(a: Any, writable: bool = True) -> Operand:
-    """Returns the Operand of an array, without copying it. `writable`: results go into it.
+    """Returns the Operand of an array, without copying it. If `writable`, Baton may write to it.
 
     Invalid: the array has strides, a type that Baton does not have, or memory that is
     read-only or of another kind of device. TypeError: `a` is no array.
@@ -196,8 +198,8 @@ def empty_like(a: Any, shape: tuple) -> Any:
 
 
 def _over(buffer: Any, dtype: int) -> Any:
-    """Returns a buffer as a numpy array. numpy has no bf16: for bf16 it is a tensor if PyTorch
-    is loaded, else an array of the bits as uint16."""
+    """Returns a buffer as a numpy array. numpy has no bf16. So for bf16 this returns a tensor if
+    PyTorch is loaded, else an array of the bits as uint16."""
     torch = sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
     if torch is None:
         return numpy.frombuffer(buffer, NUMPY.get(_NAMES[dtype], "u2"))

@@ -85,7 +85,7 @@ class Handle:
         return self
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        # An exception that is raised already says more.
+        # If the block has raised an exception, that says more than an error of destroy() would.
         with contextlib.suppress(*() if kind is None else (errors.Error,)):
             self.destroy()
 
@@ -95,7 +95,7 @@ class Handle:
                 self.destroy()
             except errors.Error:
                 if self._handle != NULL and os.getpid() == _pid:
-                    later.append(self)  # in a call node it can't be destroyed; it is at exit
+                    later.append(self)  # a call node can't destroy it, so it is destroyed at exit
 
 
 later: List[Handle] = []  # handles that are destroyed at exit
@@ -146,9 +146,9 @@ def wait(call: Callable[[int], int], timeout: Any, cancel: Any = None) -> int:
 
 
 def trace_start(folder: Any = None) -> None:
-    """Begins to record a trace of this process in a file in `folder` (docs/observe.md), or goes
-    on with one. (With BATON_TRACE=folder a process records from its beginning.) Invalid: an
-    earlier call had another folder. SystemFailed: there is no space for the file."""
+    """Begins to record a trace of this process in a file in `folder` (docs/observe.md), or resumes
+    recording after `trace_stop`. (With BATON_TRACE=folder a process records from its beginning.)
+    Invalid: an earlier call had another folder. SystemFailed: there is no space for the file."""
     check(lib.baton_trace_start(NULL if folder is None else os.fsencode(folder)))
 
 
@@ -171,8 +171,9 @@ def span(name: str) -> Iterator[None]:
 # ---- the engine, and MPI -------------------------------------------------------
 
 _engine = ffi.new("baton_engine_t **")  # it has NULL until the first group is made
-# Held while the engine or the world is made, and while works of torch end. A fork holds it, too:
-# otherwise the child might have half an engine, and locks that no thread releases.
+# A thread holds this lock while it makes the engine or the group of all ranks, or ends a Work of
+# torch.distributed. A fork takes it, too: otherwise the child might have half an engine, and
+# locks that no thread releases.
 lock = threading.RLock()
 os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _mpi_is_ours = has_cuda = False
@@ -204,7 +205,7 @@ def attach_cuda(ordinal: int = 0) -> None:
 
 
 def is_started_by_mpi() -> bool:
-    """Whether MPI has started this process, or mpi4py has initialised MPI in it."""
+    """Returns whether MPI has started this process, or mpi4py has initialised MPI in it."""
     names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
     return (any(name in os.environ for name in names)
             or "mpi4py.MPI" in sys.modules and answer("int", mpi().MPI_Initialized) != 0)

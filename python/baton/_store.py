@@ -85,4 +85,4 @@ class Store:
         try:
             self._store.remove(ffi.string(key).decode())
         except (OSError, RuntimeError):
-            pass  # what is left in a store does no harm
+            pass  # an entry that stays in the store does no harm

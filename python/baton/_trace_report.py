@@ -24,7 +24,7 @@ class Waits(NamedTuple):
     last: numpy.ndarray  # [epochs]: when the last of the awaited ranks came
     blamed: numpy.ndarray  # [epochs]: the number of that rank
     wait: numpy.ndarray  # how long each rank waited for the blamed one
-    late: numpy.ndarray  # how long after the first rank each rank came; NaN: after the end
+    late: numpy.ndarray  # how long after the first rank each came; NaN: it came after the end
     whole: numpy.ndarray  # [epochs]: the time from the first arrival to the last end
     own: numpy.ndarray  # [epochs]: the time from the last arrival to the last end
 

@@ -1,7 +1,8 @@
 """Exceptions: one for each status of libbaton that is an error.
 
 Each is a `baton.Error`. Its text is the sentence of `baton_error_message()`, and `status` is the
-number of the status. If Python has an exception with the same meaning, it is one of these, too.
+number of the status. If Python has an exception with the same meaning, the class derives from
+that exception, too.
 """
 
 
@@ -26,7 +27,7 @@ class State(Error, name="BATON_ERR_STATE"):
 
 
 class Busy(Error, name="BATON_ERR_BUSY"):
-    """An epoch is still running, or an object that was made in this one still exists."""
+    """An epoch is still running, or an object still exists that was made in the one to destroy."""
 
 
 class NoMemory(Error, MemoryError, name="BATON_ERR_NO_MEMORY"):

@@ -68,8 +68,8 @@ class Call:
 
     def array(self, view: Any) -> numpy.ndarray:
         """Returns the elements of a view, or of scratch, as an array that can be written.
-        Unsupported: the memory is a device's; or it is scratch, which may be on the device, of a
-        graph that has arrays on a device."""
+        Unsupported: the elements are in a device's memory. If the graph has arrays on a device,
+        its scratch may be there, too, so this call refuses scratch."""
         view, memories = self._graph._view(view, True), self._graph._memories
         if memories.get(view.buffer.index, max(memories.values(), default=0)):
             raise errors.Unsupported("the view is in a device's memory, or its scratch may be: "
@@ -95,7 +95,8 @@ def _run_call(arg: Any, call: Any) -> int:
 
 
 _After = Union[None, Node, Iterable[Node]]
-# The collectives that can be nodes, and the word in the name of their arguments' type.
+# The collectives that can be nodes, each with the NAME in the type of its arguments,
+# baton_NAME_args_t. None: it has no arguments.
 _ARGUMENTS: dict = {name: name for name in ("broadcast", "reduce", "allreduce", "reduce_scatter",
                                       "allgather", "alltoall", "scan")}
 _ARGUMENTS.update(exscan="scan", scatter="rooted", gather="rooted", barrier=None)
@@ -119,8 +120,8 @@ class Graph(Schedule):
     the nodes.
 
     The function of a call node runs on the thread that drives the engine, and holds up all
-    schedules meanwhile. If it raises an exception, the epoch fails on all ranks, and the
-    exception is the `__cause__` of the one that wait raises on this rank.
+    schedules meanwhile. If it raises an exception, the epoch fails on all ranks. On this rank
+    `wait` then raises an exception whose `__cause__` is the function's.
     """
 
     def __init__(self, group: Any, name: str = "graph") -> None:
@@ -131,7 +132,8 @@ class Graph(Schedule):
     def _begin(self, pointer: Any) -> None:
         self.rank: int = lib.baton_schedule_rank(pointer)
         self.size: int = lib.baton_schedule_size(pointer)
-        self._bound = [None, None]  # the kinds of the first input and of the first other array
+        # The count, type and memory of the first input array, and of the first other array.
+        self._bound = [None, None]
         self._views: dict = {}  # the views of arrays, by address, bytes and type
         self._memories: dict = {}  # the kinds of memory of arrays, by the number of the buffer
         self._alive_too: List[Any] = []  # arrays and handles of functions that nodes use
@@ -237,7 +239,7 @@ class Graph(Schedule):
             self._alive(), self._c(target, True), self._c(source)), after)
 
     def nop(self, after: _After = None) -> Node:
-        """Adds a node that does nothing, and so joins edges."""
+        """Adds a node that does nothing. It joins edges: nodes after it wait for all before it."""
         return self._add("nop", lib.baton_add_nop(self._alive()), after)
 
     def call(self, function: Callable[[Call], Any], after: _After = None) -> Node:

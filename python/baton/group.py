@@ -13,7 +13,8 @@ from baton._store import Store
 from baton.schedule import _NULL, _SLICE, Schedule, Timeout, _rebind, _run
 
 _Counts = Optional[Sequence[int]]
-# The extents of source and out: n elements on all ranks, this rank's block (mine), or all blocks.
+# The extents of source and out: n elements on all ranks, this rank's block (mine), all blocks,
+# or no array (-).
 _SHAPES = {"allreduce": "n n", "reduce": "n n", "scan": "n n", "exscan": "n n",
            "broadcast": "- n", "allgather": "mine all", "allgatherv": "mine all",
            "gather": "mine all", "gatherv": "mine all", "scatter": "all mine",
@@ -37,9 +38,9 @@ class Group(_handles.Handle):
 
     `rank` is this process's rank, 0 to `size` - 1. Collectives in one call (such as
     `allreduce`) wait for their result. All ranks make these calls in the same order, on one
-    thread at a time, with the same counts, type, reduction and root. A call either works on
-    the given array, or leaves it alone and writes to `out`: the one on all ranks, or the other.
-    It returns the array with the result. The group keeps the schedules of the last 64 shapes,
+    thread at a time, with the same counts, type, reduction and root. A call works in place in
+    the given array, or leaves it alone and writes to `out`; all ranks must do the same. The
+    call returns the array with the result. The group keeps the schedules of the last 64 shapes,
     so that a call only starts one and waits for it.
 
     Arrays are numpy arrays, PyTorch tensors, or objects with `__dlpack__`,
@@ -264,8 +265,9 @@ class Group(_handles.Handle):
     def _for_calls(self, collective: str, source: Any, target: Any, count: int,
                    **given: Any) -> Schedule:
         """Prepares a schedule for collectives in one call; each call keeps its own arrays alive.
-        The k-th schedule of a name belongs with the k-th on the peers. Ranks may have made
-        different ones before a failure. So the name has the number of recoveries."""
+        The k-th schedule of a name belongs with the k-th on the peers. Before a failure some ranks
+        may have made more schedules than others. So the name contains the number of recoveries,
+        and k counts from 1 again after each."""
         made = self._prepare(collective, source, target, None, count,
                              name=f"{collective} call {self._recoveries()}", **given)
         made._keep.clear()

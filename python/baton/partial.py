@@ -12,7 +12,8 @@ from baton.schedule import Timeout
 _MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
           "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
           "all": lib.BATON_CANDIDATES_ALL}
-# The functions that contribute all elements, or one tensor; by whether the array is lent.
+# The functions that contribute all elements, or one tensor. The first of each pair copies the
+# array, and the second borrows it.
 _CONTRIBUTE = lib.baton_partial_contribute, lib.baton_partial_contribute_lent
 _CONTRIBUTE_TENSOR = (lib.baton_partial_contribute_tensor, lib.baton_partial_contribute_tensor_lent)
 _LOANS_GO_ON = lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED, lib.BATON_ERR_STATE
@@ -51,7 +52,8 @@ class Partial(_handles.Handle):
             update(weights, partial.wait().data / group.size)
 
     A late contribution is not lost: it goes into a later sum. Each contribution is in exactly
-    one result. Results have the same bits on all ranks. All ranks must start as many steps.
+    one result. Results have the same bits on all ranks. All ranks must start the same number of
+    steps.
 
     `count`: the number of elements. `counts`: instead, the elements of each of several tensors,
     which are contributed one by one. `mode` says when an epoch begins: "solo" (with the first

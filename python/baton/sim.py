@@ -43,8 +43,8 @@ def _build(arg: Any, pointer: Any) -> None:
 
 
 def _guarded(sim: Any, function: Any, *given: Any) -> bool:
-    """Calls a function. Returns whether it has raised nothing. The simulator's call raises its
-    exception again."""
+    """Calls a function. Returns false if the function has raised an exception. The method that
+    runs the simulator raises it again (`Simulator._check`)."""
     try:
         function(*given)
         return True

@@ -44,7 +44,8 @@ class _Entries(_handles.Handle):
     _shrinker: Any
 
     def _open(self, group: Group, pointer: Any, timeout: Timeout, left: list) -> None:
-        """Completes the creation: waits for each of the functions that are `left` to call."""
+        """Completes the creation: calls the functions in `left`, one after another. Each of them
+        waits until all ranks have called it."""
         super().__init__(pointer, group)
         self._out = ffi.new("baton_sparse_result_t *")
 
@@ -119,8 +120,8 @@ class Sparse(_Entries):
                                  given), timeout, [lib.baton_sparse_connect])
 
     def start(self, gradient: Any = None) -> None:
-        """Starts a step. The gradient must not change until `wait` has returned. None: it was
-        contributed in parts. Busy: a step runs. State: a part is missing."""
+        """Starts a step. The gradient must not change until `wait` has returned. None: the
+        gradient was contributed in parts. Busy: a step runs. State: a part is missing."""
         given = self._given(gradient, self._memory)
         self._keep = self._keep, given  # Ctrl-C may interrupt the next call.
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
@@ -189,7 +190,7 @@ class Sparse(_Entries):
         check(lib.baton_sparse_set_density(self._alive(), density))
 
     def lives(self, rank: int) -> bool:
-        """Returns whether a rank still takes part; with on_loss a rank may not."""
+        """Returns whether a rank still takes part. With on_loss="continue" a lost rank does not."""
         return lib.baton_sparse_lives(self._alive(), rank)
 
     def state(self) -> bytes:

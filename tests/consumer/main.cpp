@@ -1,4 +1,4 @@
-/* The same from C++: a sum by one call, on as many ranks as it is run on. */
+/* Tests what is installed from C++: makes a sum by one call, on all ranks. */
 #include <baton/mpi.h>
 #include <baton/sparse.h>
 #include <cstdio>

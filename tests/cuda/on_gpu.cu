@@ -54,8 +54,9 @@ __global__ void add(float *memory, size_t count, float value)
 
 } // namespace
 
-/* The kernels are loaded here: when one is launched first, CUDA may wait for
-   streams, and those of the tests wait for what comes later. */
+/* Loads the kernels. If a kernel were loaded by its first launch, CUDA might
+   then wait for all streams, and streams of the tests wait for work that is
+   launched later. */
 bool gpu_there(void)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;

@@ -1,9 +1,9 @@
 #!/bin/sh
-# What ptxas makes of the kernels: ptxas.sh NVCC SOURCE-ROOT
+# Checks the code that ptxas makes of the kernels: ptxas.sh NVCC SOURCE-ROOT
 #
-# Each has registers for three blocks of 256 threads on a processor (85 of them),
-# none spills or keeps data in local memory, and those that read whole vectors
-# load 16 bytes at a time.
+# A kernel uses at most 85 registers, so that three blocks of 256 threads fit on a
+# processor. It spills no registers, and keeps no data in local memory. Kernels that
+# read whole vectors load 16 bytes at a time.
 set -u
 nvcc=$1
 root=$2

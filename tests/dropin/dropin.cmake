@@ -41,8 +41,8 @@ foreach(source ${sources})
 endforeach()
 
 if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
-    # (On few ranks, without --from, MPI runs short broadcasts, including wrong
-    # ones.)
+    # (On few ranks, and without the option --from, libbaton_mpi leaves short
+    # broadcasts to MPI, including wrong ones.)
     foreach(ranks 3 5)
         add_test(NAME dropin_mixed_nothread.np${ranks} COMMAND ${baton_mpirun}
             --no-thread --oversubscribe -np ${ranks} $<TARGET_FILE:dropin_mixed>)
@@ -55,7 +55,7 @@ if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
     set_tests_properties(dropin_mixed.huge PROPERTIES RUN_SERIAL ON)
 endif()
 
-# Checks the log.
+# Checks the log that libbaton_mpi prints.
 if(NOT BATON_SANITIZE)
     set(dropin_log_env BATON_MPI_FROMM=7 BATON_MPI_BLOCKING=2)
     set(taken "baton_mpi: unknown variable BATON_MPI_FROMM has no effect. there are "

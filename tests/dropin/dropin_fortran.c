@@ -84,7 +84,7 @@ int main(void)
     one = 1;
     for (int turn = 0; turn < 3; turn++) {
         mine[1] = turn;
-        /* the other ranks wait for this one */
+        /* this rank comes late, and the other ranks wait for it */
         usleep(rank == turn ? 20000 : 0);
         mpi_startall_(&one, request, &error);
         mpi_wait_(&request[0], status, &error);

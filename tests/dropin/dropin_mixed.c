@@ -46,7 +46,7 @@ WATCH(Unpack,
 /* While this is true, MPI_Pack fails, since it is told that the buffer has no
    room. */
 static bool no_room;
-static int packs; /* calls of MPI_Pack */
+static int packs; /* number of calls of MPI_Pack */
 int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
               int *at, MPI_Comm c)
 {
@@ -528,7 +528,8 @@ static void test_freed(void)
     int key, counts[16], at[16];
     MPI_Request q;
     MPI_Datatype others[8];
-    if (size == 1) { /* Open MPI itself does not keep the type */
+    /* Open MPI, which has the calls of one rank, does not keep the type */
+    if (size == 1) {
         return;
     }
     MPI_Type_create_keyval(on_copy, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
@@ -570,9 +571,9 @@ static void test_freed(void)
     EXPECT(copied == 0, "an attribute of a type was copied");
 }
 
-/* What the calls of these tests allocate is free after them. MPI may allocate
-   more in some rounds, but not in all. (On one rank Open MPI leaks, and with a
-   sanitizer mallinfo2 tells nothing.) */
+/* The memory that the calls of a test allocate is free again after it. MPI may
+   allocate more in some rounds, but not in all. (On one rank Open MPI leaks,
+   and with a sanitizer mallinfo2 tells nothing.) */
 static void test_memory(void)
 {
     long least = LONG_MAX;
@@ -1067,8 +1068,8 @@ int main(int argc, char **argv)
         }
     }
     /* Groups of communicators that were freed are destroyed when their last
-       operation has ended. There remain that of MPI_COMM_WORLD and that of
-       test_mismatch, where MPI frees a request by itself. */
+       operation has ended. Two groups remain: that of MPI_COMM_WORLD, and that
+       of test_mismatch, where MPI frees a request by itself. */
     for (int found = 0; groups > 2; settle(MPI_COMM_SELF, 1)) {
         MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
     }

@@ -20,7 +20,7 @@ def fold(operate, values):
     return result
 
 
-# Those of floats first.
+# The operations that take floats come first.
 OPS = [
     (MPI.SUM, lambda a, b: a + b), (MPI.PROD, lambda a, b: a * b),
     (MPI.MAX, max), (MPI.MIN, min),

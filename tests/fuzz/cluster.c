@@ -25,7 +25,8 @@ uint64_t fuzz_key(const fuzz_task_t *task, int rank, uint64_t number)
     return support_random_next(&random);
 }
 
-/* FNV-1a, a word at a time. */
+/* Adds a word to the digest by FNV-1a, which takes words here instead of
+   bytes. */
 void fuzz_note(fuzz_cluster_t *cluster, uint64_t what)
 {
     cluster->digest = (cluster->digest ^ what) * UINT64_C(1099511628211);
@@ -68,7 +69,8 @@ bool fuzz_is_consequence(const fuzz_participant_t *participant,
     const fuzz_cluster_t *cluster = participant->task->cluster;
     fuzz_kind_t kind = participant->task->plan->kind;
     bool killed = cluster->plan.permanent == FUZZ_PERMANENT_KILL;
-    /* The root gets too few answers; a branch waits for the dead rank. */
+    /* In a quorum the root gets too few answers. In a program a branch waits
+       for the dead rank. */
     bool unreachable = status == BATON_ERR_UNREACHABLE && killed &&
                        (kind == FUZZ_QUORUM || kind == FUZZ_PROGRAM);
     /* The dead rank would have activated the epoch, and no rank waits for a

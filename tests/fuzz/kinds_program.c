@@ -96,7 +96,8 @@ static void check(fuzz_participant_t *participant)
 static void fill(fuzz_participant_t *participant)
 {
     if (participant->step > 0 && !participant->cancelled) {
-        /* no memory was written after the end of the step */
+        /* Checks again, since no memory may be written after the end of the
+           step. */
         check(participant);
     }
     fill_memory(

@@ -31,14 +31,15 @@ typedef enum fuzz_kind {
 typedef struct fuzz_task_plan {
     fuzz_kind_t kind;
     uint32_t steps;
-    int part_bytes; /* only for program and local */
-    bool polls;     /* only for program and local: async nodes are polled */
-    int root;       /* only for quorum */
+    int part_bytes; /* for PROGRAM and LOCAL: bytes of a slot's longest part */
+    bool polls;     /* for PROGRAM and LOCAL: async nodes are polled */
+    int root;       /* for QUORUM: the rank that is the root */
     /* For quorum, the number of messages needed. For alarm, 1 if one rank
        initiates. */
     uint32_t need;
-    uint32_t limit; /* only for alarm: epochs ahead of the application */
-    bool watches;   /* the schedule has an on_recover function */
+    /* for ALARM: how many epochs may run ahead of the application */
+    uint32_t limit;
+    bool watches; /* the schedule has an on_recover function */
 } fuzz_task_plan_t;
 
 /* Transient faults, which end when the cluster heals. Each is on or off for a
@@ -75,12 +76,13 @@ typedef struct fuzz_plan {
     fuzz_permanent_t permanent;
     int victim;            /* the rank that has the permanent fault */
     double permanent_us;   /* the time at which the fault happens */
-    uint64_t failing_send; /* counts sends from then on: this one fails */
+    uint64_t failing_send; /* the send that fails, counted from then on */
     /* Injected failures: how often a rank cancels an epoch or one of its nodes
        fails. Then all ranks recover, each at its own time: at once, or when
        nothing happens any more. */
     uint32_t injections;
-    double injection_us; /* time from the beginning, and from each recovery */
+    /* from the beginning, or a recovery, to the next failure */
+    double injection_us;
     bool at_once;
     double commit_us; /* with introductions: the time of the last commit */
 } fuzz_plan_t;

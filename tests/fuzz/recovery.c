@@ -60,9 +60,8 @@ static void enter_incarnation(fuzz_rank_state_t *rank_state)
     for (int i = 0; i < cluster->plan.task_count; i++) {
         fuzz_participant_t *participant =
             &cluster->tasks[i].participants[rank_state->rank];
-        (void)fuzz_last_epoch(participant,
-                              rank_state->incarnation -
-                                  1); /* this fails if a rank is missing */
+        /* Fails if another rank has not left the last incarnation. */
+        (void)fuzz_last_epoch(participant, rank_state->incarnation - 1);
         fuzz_participant_recovered(participant);
         fuzz_participant_begin(participant);
     }

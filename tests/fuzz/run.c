@@ -17,8 +17,8 @@ const char fuzz_doc[] =
 enum {
     STREAM_TRANSIENTS = 4,
     STREAM_PARTICIPANTS = 16,
-    CHANGES = 4,    /* the time of the transient faults */
-    TIMEOUT_MS = 50 /* the virtual time */
+    CHANGES = 4,    /* number of times at which transient faults change */
+    TIMEOUT_MS = 50 /* the timeout of a wait, in virtual time */
 };
 
 static void trace(void *arg, const baton_sim_event_t *event)

@@ -8,8 +8,8 @@
 bench=$1 cmake=$2 ranks=$3
 shift 3
 
-# rows FILE COUNT PATTERN: expects that the JSON file has so many rows, and that
-# each row matches.
+# rows FILE COUNT PATTERN: expects that the JSON file has COUNT rows, and that each
+# row matches.
 cat >rows.cmake <<'SCRIPT'
 file(READ "${FILE}" text)
 string(JSON count LENGTH "${text}")
@@ -103,8 +103,8 @@ dense allreduce 3 2
 
 # ---- sparse ------------------------------------------------------------------
 
-# sparse COUNT ALGORITHMS NUMBER: expects so many rows of these algorithms, with
-# such numbers.
+# sparse COUNT ALGORITHMS NUMBER: expects COUNT rows of these algorithms. NUMBER is a
+# pattern for the numbers that only sparse steps of Baton have.
 sparse() {
     grep -E "\"algorithm\": \"($2)\"" sparse.json >rows.json
     [ "$(grep -Ec "\\{\"algorithm\": \"[a-z_]+\", \"ranks\": $ranks, \
@@ -140,7 +140,7 @@ grep -q "teams is 7; allowed: the divisors of $ranks ranks" err ||
 
 # ---- ways, layers, memory, places ---------------------------------------------
 
-# contains COUNT PATTERN: expects that sweep.json has so many rows that match.
+# contains COUNT PATTERN: expects that COUNT rows of sweep.json match.
 contains() {
     [ "$(grep -c "$2" sweep.json)" -eq "$1" ] || complain "not $1 rows of $2"
 }

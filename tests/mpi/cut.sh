@@ -6,7 +6,7 @@
 #
 #   cut.sh PROGRAM SEED [WORLDS]    calls hosts.sh; exit code 125: no hosts here
 #
-#   CUT_FAULT=cut|blink|refuse|reset|drop|kill    always this first one
+#   CUT_FAULT=cut|blink|refuse|reset|drop|kill    always this fault first
 #   CUT_MPIRUN=PROGRAM                            instead of mpirun
 #
 # If MPI itself fails in a world, another world replaces it.
@@ -198,7 +198,7 @@ else
             wrong "not the right side goes on"
     }
 fi
-# No message may say that a rank has ended that has not.
+# No message may say of a living rank that it has ended.
 for rank in $living; do
     ! grep -hE "rank $rank( \\([^)]*\\))? is gone: (its process has ended|another rank has seen)" \
         "$dir"/error.* "$dir"/end.* 2>/dev/null | grep -v 'or connections to it' |

@@ -215,8 +215,9 @@ if(BATON_BUILD_MICROBENCH)
     describe_test(info_command info_command mpi)
     set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
 
-    # As baton-skew is built without MPI: a shell starts its ranks. The library
-    # microbench_common is asked for `job` no more.
+    # Builds baton-skew as in a build without MPI, for ranks that a shell starts.
+    # job_world.c defines `job`, so the linker does not take `job` from the library
+    # microbench_common.
     add_executable(skew_world $<TARGET_OBJECTS:baton-skew>
         ${PROJECT_SOURCE_DIR}/microbench/common/job_world.c)
     target_link_libraries(skew_world PRIVATE microbench_common baton baton_flags

@@ -118,8 +118,8 @@ static void call_the_others(void *arg, baton_log_level_t level,
     }
 }
 
-/* The last rank waits for all others. These make their calls only after it has
-   warned. */
+/* The last rank makes its call first. The other ranks make theirs after the
+   last rank has logged a warning. */
 static void check_late(void)
 {
     const int last = world.size - 1;
@@ -139,7 +139,8 @@ static void check_late(void)
                       "it is said once");
 }
 
-/* The version that this rank sends in its next exchange, instead of its own. */
+/* The version and the wire format that this rank sends in its next exchange, in
+   place of its own. */
 static const char *version;
 static int format;
 

@@ -143,8 +143,8 @@ static void leave_signals_alone(baton_engine_t *engine)
             continue;
         }
         int tries = 0;
-        /* Until the thread has begun, since it blocks all signals before
-           that. */
+        /* Repeats this until the thread has begun, since it blocks all signals
+           before that. */
         do {
             blocked = blocked_signals(task->d_name);
         } while (blocked != 0 && blocked != right && ++tries < 100000);

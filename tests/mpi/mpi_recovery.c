@@ -169,8 +169,8 @@ static baton_group_t *make_group(void)
 }
 
 /* Each rank expects a message from the next one, which sends nothing. The
-   message of the wait that timed out, and that of the mismatch, say where the
-   other rank is. */
+   message of the wait that timed out, and that of the mismatch, say on which
+   host the other rank is. */
 static void test_places(void)
 {
     char from[160];
@@ -184,7 +184,7 @@ static void test_places(void)
     if (world.rank == 0) {
         support_mpi_ok(baton_schedule_commit(s));
         support_mpi_ok(baton_schedule_start(s));
-        do { /* until the error can say what the epoch waits for */
+        do { /* until the error can name the awaited message */
             support_mpi_expect(baton_schedule_wait(s, 1), BATON_ERR_TIMEOUT);
         } while (strstr(baton_error_message(), "not begun") != NULL ||
                  strstr(baton_error_message(), "the engine is busy") != NULL);
@@ -205,19 +205,19 @@ static void test_places(void)
     support_mpi_ok(baton_group_destroy(group));
 }
 
-/* Groups of the same ranks, one after another, and two at a time. A new group
-   takes over the memory that the ranks of one host share, unless the old group
-   was on other hosts. No group is made if even one of the ranks has noticed
-   that a rank has ended. */
+/* Groups of the same ranks, one after another. A new group takes over the
+   memory that the ranks of one host share, unless the old group was on other
+   hosts. No group is made if even one of the ranks has noticed that a rank has
+   ended. */
 static void test_again(void)
 {
     baton__mpi_t *last = NULL;
     for (int i = 0; i < 10; i++) {
-        baton_group_t *a = make_group(), *b = make_group();
-        support_mpi_check(last == NULL || a->endpoint == last, "it is taken");
-        last = b->endpoint;
-        support_mpi_ok(baton_group_destroy(a));
-        support_mpi_ok(baton_group_destroy(b));
+        baton_group_t *each = make_group();
+        support_mpi_check(last == NULL || each->endpoint == last,
+                          "it is taken");
+        last = each->endpoint;
+        support_mpi_ok(baton_group_destroy(each));
     }
     CPU_ZERO(&last->processors);
     baton_group_t *group = make_group(), *none;
@@ -232,7 +232,8 @@ static void test_again(void)
 }
 
 /* The last rank destroys its group only after the others have given up waiting,
-   after BATON_DESTROY_MS. It learns that, although the others go on. */
+   after BATON_DESTROY_MS. It learns that they have given up, although their
+   processes still run. */
 static void test_late(void)
 {
     baton_group_t *group = make_group();
@@ -275,8 +276,13 @@ int main(int argc, char **argv)
     test_places();
     const baton__mpi_t *mpi = world.group->endpoint;
     if (mpi->host.count == world.size) {
+        /* Only the destroy of an engine's last group waits for the others. */
+        baton_engine_t *engine = world.engine;
+        support_mpi_ok(baton_engine_open(NULL, &world.engine));
         test_again();
         test_late();
+        support_mpi_ok(baton_engine_close(world.engine));
+        world.engine = engine;
     }
     support_mpi_end();
     return 0;

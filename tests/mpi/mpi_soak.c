@@ -32,9 +32,10 @@
 #include <unistd.h>
 
 enum {
-    MESSAGES = 48, /* messages from each rank to each other rank in an epoch */
-    MORE = 20,     /* epochs, if no rank is killed */
-    SUMS = 3,      /* epochs in a group that was shrunk */
+    /* number of messages from each rank to each other rank in an epoch */
+    MESSAGES = 48,
+    MORE = 20, /* number of epochs, if no rank is killed */
+    SUMS = 3,  /* number of epochs in a group that was shrunk */
     LATE_US = 2000
 };
 

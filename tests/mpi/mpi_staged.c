@@ -125,8 +125,9 @@ static void run_programs(baton_progress_t progress, const char *block)
     support_mpi_ok(baton_engine_close(engine));
 }
 
-/* Messages from other hosts that are pulled are left to MPI if MPI says that it
-   accepts device memory, or if the user says so. */
+/* A receiver pulls a long message from another host, by asking for its data.
+   MPI transfers pulled messages in device memory if it says that it accepts
+   device memory, or if the user says so. */
 static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
     baton__bootstrap_mpi_t bootstrap;

@@ -45,7 +45,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* UNHEARD is the tag of a message. */
+/* UNHEARD is the tag of messages that no rank receives. */
 enum { MOST = 32, COUNT = 2000, UNHEARD = 1000 };
 
 static baton_group_t *old[MOST]; /* groups that are destroyed at the end */
@@ -264,15 +264,14 @@ static void check_same(baton_group_t *group, uint64_t hash)
     support_mpi_ok(baton_schedule_destroy(sum));
 }
 
-/* ---- a sparse all-reduce --------------------------------------------------
- */
+/* ---- a sparse all-reduce ------------------------------------------------ */
 
 enum { ELEMENTS = 1200 };
 
 /* Element i of the gradients is not zero only on rank i % world.size, and all
    values are positive integers. So the results and residuals of an element add
-   up to the sum of what that rank has given, if it lives. The sum may be less
-   if other ranks, which have died, had dropped entries of it. */
+   up to the sum of that rank's gradients, if it lives. The sum may be less if
+   other ranks, which have died, had dropped entries of it. */
 static struct {
     baton_sparse_options_t options;
     baton_sparse_t *sparse;
@@ -608,8 +607,8 @@ int main(int argc, char **argv)
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     if (argc < 2 || strchr("bc", *argv[1]) == NULL) {
         support_mpi_check(can_sum(group), "the first group can't sum");
-        /* In place of MPI's barrier, which rank 0 may leave, and be killed,
-           before its message has reached the last rank. */
+        /* This replaces MPI's barrier. Rank 0 may leave that barrier, and be
+           killed, before its message has reached the last rank. */
         (void)!baton_barrier_now(group);
     } else {
         MPI_Barrier(MPI_COMM_WORLD);

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs ranks of which some are killed. Expects that so many others report that
-# they go on. mpirun's exit code says nothing about that, and between hosts
-# mpirun does not end. If a rank reports that MPI itself hangs, all run again.
+# Runs ranks, some of which are killed. Expects that COUNT other ranks report that
+# they go on. mpirun's exit code says nothing about that, and between hosts mpirun
+# does not end. If a rank reports that MPI itself hangs, all ranks run again.
 #
 #   survivors.sh COUNT MPIRUN... PROGRAM ARGS...
 set -u
@@ -10,8 +10,8 @@ shift
 output=$(mktemp /tmp/survivors.XXXXXX) || exit 1 # TMPDIR is of one host
 trap 'rm -f "$output"' EXIT
 
-# have_come COUNT: succeeds if so many ranks have reported. (mpirun may put two
-# reports on a line.)
+# have_come COUNT: succeeds if COUNT ranks have reported. (mpirun may put two reports
+# on a line.)
 have_come() {
     [ "$(grep -o 'goes on' "$output" | wc -l)" -ge "$1" ]
 }

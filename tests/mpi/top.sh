@@ -40,9 +40,10 @@ stop() {
 }
 
 # until_seen PATTERN OPTION...: on a busy machine another rank may be the late
-# one for some time.
+# one for some time. Like srun, the command passes on only whole lines.
 until_seen() {
-    until look "$@" --hosts h1 --via on; do
+    until look "$@" --hosts h1 \
+        --via "sh -c 'on \"\$@\" | grep -a --line-buffered \"\"' sh"; do
         [ $((late += 1)) -lt 60 ] || fail "not printed: $1"
         sleep 0.3
     done
@@ -54,8 +55,8 @@ job=$!
 until_seen 'rank 3 is late by .* of "some/sum"' --once
 stop
 
-# Few of the last times are kept, and it takes long to find jobs on a host with
-# many processes.
+# A rank keeps only a few of its last times, and it takes long to find jobs on a
+# host with many processes.
 for _ in $(seq 600); do
     sleep 1000 &
     sleepers="${sleepers-} $!"
@@ -84,7 +85,7 @@ done
 look "names no host" --hosts , || fail "no host"
 look "without --hosts" --hosts h1 --prometheus - || fail "--prometheus"
 other=$(pgrep baton-skew | grep -vx "$(own "$skew")")
-# It may be stopped when it does not owe anything.
+# If the rank is stopped while no other rank waits for it, it is stopped again later.
 until kill -STOP $other && sleep 0.1 &&
     look "1 rank waits for rank 1, which has not come" --once --hosts h1 --via on; do
     kill -CONT $other

@@ -1,17 +1,17 @@
 #!/bin/sh
-# baton-sim as a user has it: each command once, its files, its refusals.
+# Tests baton-sim as a user runs it: each command, its files, and wrong arguments.
 #
 #   sim_command.sh BATON_SIM CMAKE      (cmake reads JSON)
 . "$(dirname "$0")/../support/command.sh"
 sim=$1 cmake=$2 root=$(cd "$(dirname "$0")/../.." && pwd)
 
-# runs ARGUMENT...: succeeds, and prints nothing but the table.
+# runs ARGUMENT...: expects success, and no output but the table.
 runs() {
     "$sim" "$@" >out 2>err || complain "failed: baton-sim $*"
     [ ! -s err ] || complain "complained: baton-sim $*"
 }
 
-# prints PATTERN ARGUMENT...: a line of the table matches.
+# prints PATTERN ARGUMENT...: expects that a line of the table matches.
 prints() {
     pattern=$1
     shift
@@ -19,8 +19,8 @@ prints() {
     grep -Eq "$pattern" out || complain "no line like '$pattern': baton-sim $*"
 }
 
-# refuses OPTION ARGUMENT...: status 2 at once, and a message that begins with
-# the command and names the option.
+# refuses OPTION ARGUMENT...: expects status 2 at once, and a message that begins
+# with the command and names the option.
 refuses() {
     option=$1
     shift
@@ -32,7 +32,7 @@ refuses() {
     [ ! -s out ] || complain "ran all the same: baton-sim $*"
 }
 
-# json FILE [MEMBER]: is JSON, an array at the top or in a member.
+# json FILE [MEMBER]: expects a JSON array, at the top or in a member.
 json() {
     cat >json.cmake <<'SCRIPT'
 file(READ "${FILE}" text)
@@ -115,8 +115,8 @@ fi
 
 # ---- refusals ----------------------------------------------------------------
 
-# One of each kind of value (test_microbench_bench has more), and what options
-# ask of each other.
+# Tests one wrong value of each kind (test_microbench_bench tests more), and options
+# that need or exclude each other.
 refuses COMMAND
 refuses COMMAND fly
 refuses argument allreduce ring
@@ -188,7 +188,7 @@ timeout --foreground -k 20 -s INT 3 "$sim" partial --mode solo --ranks 30000 --e
 
 # ---- on a terminal -----------------------------------------------------------
 
-# terminal ARGUMENT...: what the command prints on a terminal of 80 columns.
+# terminal ARGUMENT...: runs the command on a terminal of 80 columns.
 terminal() {
     COLUMNS=80 script -qec "$*" /dev/null </dev/null | tr -d '\r' >out 2>err
 }

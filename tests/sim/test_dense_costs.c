@@ -130,7 +130,8 @@ static bool expect(dense_case_t *c, world_t world, bool exact_alone)
     double us = simulate(c, world, &sent);
     bool flat = world.host_ranks == 0;
     double most = flat ? MOST : MOST_UNEVEN;
-    /* The cases have blocks of equal size, even for ranks that fold. */
+    /* The blocks of these cases are equal, even for ranks that fold. So the
+       formula of rabenseifner does not exceed the time. */
     bool folds = flat && strcmp(algorithm->name, "rabenseifner") == 0;
     double least = folds ? 1 - BOUND : LEAST;
     bool right = exact ? fabs(us - expected) <= BOUND * expected
@@ -207,8 +208,10 @@ TEST(test_the_linear_pipeline_counts_the_work_of_a_rank)
     }
 }
 
-/* Of 3 hosts of 4 ranks, 8 ranks do 3 rounds. 2 messages are between hosts; the
-   third, and those of the others, before and after, are inside of one. */
+/* With 12 ranks on 3 hosts, recursive doubling folds to 8 ranks, which do 3
+   rounds. Messages of 2 rounds go between hosts. Those of the third round, and
+   the messages of the other 4 ranks before and after the rounds, stay on a
+   host. */
 TEST(test_recursive_doubling_folds_inside_of_hosts)
 {
     const dense_builder_t *builder =
@@ -244,8 +247,8 @@ TEST(test_formulas_that_know_hosts)
 }
 
 /* If the last host has fewer ranks, the smallest host limits the pieces that
-   are sent between hosts. A round is inside of a host if it is so on the
-   largest one. */
+   are sent between hosts. The messages of a round count as inside of a host if
+   they stay inside of the largest host. */
 TEST(test_the_estimates_on_uneven_hosts)
 {
     static const char *const names[] = {

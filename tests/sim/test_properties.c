@@ -23,13 +23,14 @@
 #include <sched.h>
 
 enum {
-    TRIALS = SUPPORT_REPEAT(1500), /* numbers of trials for each row */
+    TRIALS = SUPPORT_REPEAT(1500), /* number of trials of each row */
     DEVICE_TRIALS = SUPPORT_SANITIZED ? 30 : 60,
     MOST_RANKS = 33,
     MOST_COUNT = 48,
     MOST_STEPS = 12,
     MOST_EXTRA = 20, /* contributions between a step's start and its end */
-    /* The phase before a failure, and the phase after the recovery. */
+    /* The phases of a trial: one before a failure, and one after the
+       recovery. */
     PHASES = 2,
 };
 
@@ -38,7 +39,7 @@ typedef enum fault { NO_FAULT, FAIL_SEND, KILL } fault_t;
 /* The kinds of gradients of sparse steps. All elements are integers. */
 typedef enum kind {
     ANY,
-    POSITIVE, /* so that no sum is zero and thus left out */
+    POSITIVE, /* all are positive, so no sum is zero and is left out */
     ALL,      /* like POSITIVE, and k is count: nothing remains in a residual */
     /* Equal on all ranks: nothing remains of elements that are sent. */
     SAME,
@@ -56,7 +57,7 @@ typedef struct participant {
     bool running, failed, is_slow, is_silent;
     int steps; /* number of steps that were started in this phase */
     int extra;
-    /* By step: its contributions may be made in parts. */
+    /* For each step: whether its contributions may be made in parts. */
     bool in_parts[MOST_STEPS + 2];
     /* By phase: number of results that the rank has got. */
     int reached[PHASES];
@@ -124,8 +125,8 @@ static baton_group_t *group_of(int rank)
                                  : baton_sim_group(trial.sim, rank);
 }
 
-/* Has fn(p) called later_us from now. In trials on devices, adds it to the
-   functions that are due, which run in random order. */
+/* Schedules a call of fn(p), later_us from now. In trials on devices, adds it
+   to the functions that are due, which run in random order. */
 static void at(double later_us, void (*fn)(void *arg), participant_t *p)
 {
     if (trial.devices != NULL) {
@@ -326,7 +327,7 @@ static void open_trial(support_row_t row, uint64_t index)
                 ? support_collective_prepare_on(own, row, trial.devices, r, o)
                 : support_collective_prepare(own, row, group_of(r), o));
     }
-    support_ok(run_due()); /* this compares options */
+    support_ok(run_due()); /* the ranks compare their options here */
     for (int i = 0; i < 2 * trial.size; i++) {
         support_ok(support_collective_connect(
             &trial.participants[i % trial.size].own, i / trial.size));
@@ -524,7 +525,7 @@ static void check_element(size_t i)
 }
 
 /* Each block has its share of the k entries, and at least one entry, if it has
-   as many elements. It may have fewer if sums are zero. */
+   as many elements. A block may have fewer entries if sums are zero. */
 static void check_quotas(const baton_sparse_result_t *result, int teams)
 {
     size_t blocks = (size_t)(trial.size / teams), begin = 0, at = 0;
@@ -658,7 +659,7 @@ static void count_given(participant_t *p)
 static void give_more(participant_t *p)
 {
     if (p->extra < MOST_EXTRA && support_is_partial(trial.row) &&
-        /* Outside of the stream, this would overtake the stream's
+        /* Outside of the stream, this contribution would overtake the stream's
            contribution. */
         !p->own.in_stream) {
         p->extra++;

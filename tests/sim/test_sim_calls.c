@@ -39,7 +39,7 @@ TEST(test_sim_calls_may_ask_for_calls)
     diary_t diary = {.sim = support_sim_of(1)};
     note_t third = {&diary, '3', NULL, 0};
     note_t second = {&diary, '2', &third, 5};
-    /* At the same time as the first. */
+    /* This call is due at the same time as the first one. */
     note_t first = {&diary, '1', &second, 0};
     note_t tie = {&diary, 't', NULL, 0};
     note_t last = {&diary, '4', NULL, 0};

@@ -62,7 +62,7 @@ static const traffic_t all_traffic[] = {
         {RECV, 0, 1, 10, 15}, {EPOCH, 2, 0, 0, 5}),
     RUN(2, BOTH_WAYS, 0, 10, {SEND, 1, 0, 0, 10}),
     RUN(3, OUT_OF_ONE, MULTI, 10, {SEND, 0, 1, 0, 5}),
-    /* Only the message that ends first. */
+    /* This row expects only the event of the message that ends first. */
     RUN(3, INTO_ONE, MULTI, 10, {RECV, 0, 0, 0, 5}),
     RUN(6, ONE(0, 3, 8), HOSTS, 5, {SEND, 0, 0, 0, 5}),
     RUN(6, ONE(3, 4, 8), HOSTS, 10, {SEND, 3, 0, 0, 10}),
@@ -103,7 +103,8 @@ TEST(test_sim_cost_of_messages)
 
 /* ---- processors --------------------------------------------------------- */
 
-/* recv --> sum --> send, and a second recv that the rank sees when it is done:
+/* recv --> sum --> send, and a second recv, whose message the rank sees after
+   the sum:
 
        rank 1 --8--> rank 0 --8--> rank 2
        rank 2 --3--> */
@@ -185,8 +186,8 @@ static baton_status_t note_time(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* call --> sum --> nop --> call: a rank that is at work when its message comes
-   sees it when it is done; calls and nops take no time. */
+/* call --> sum --> nop --> call: if a message comes while a rank computes, the
+   rank sees the message afterwards. Calls and nops take no time. */
 TEST(test_sim_cost_busy_rank_sees_messages_later)
 {
     baton_sim_options_t options = support_sim_options(2);

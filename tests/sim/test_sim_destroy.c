@@ -31,7 +31,8 @@ static void open_twin(twin_t *twin, const baton_sim_options_t *options)
     }
     support_ok(baton_schedule_commit(twin->send));
     support_ok(baton_schedule_commit(twin->recv));
-    support_ok(baton_sim_run(twin->sim, -1)); /* this compares the messages */
+    /* the ranks compare their messages here */
+    support_ok(baton_sim_run(twin->sim, -1));
 }
 
 static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
@@ -44,7 +45,8 @@ static bool is_all(const unsigned char *data, size_t bytes, unsigned char value)
 }
 
 static support_trace_t trace;
-static size_t told; /* the number of its events when the sender is destroyed */
+/* number of events in the trace when the sender is destroyed */
+static size_t told;
 
 /* At `at_us` the sender's schedule is destroyed, and its memory overwritten.
    The receiver starts at `recv_us`. */
@@ -269,7 +271,7 @@ TEST(test_sim_destroy_names_what_is_left)
     support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY,
                   "1 schedules of rank 1");
     support_says("\"my own\"");
-    /* Nothing has happened. */
+    /* The refused calls have changed nothing. */
     double us = -1;
     support_ok(baton_sim_epoch(sim, &us));
     support_ok(baton_schedule_destroy(own));

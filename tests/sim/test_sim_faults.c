@@ -11,7 +11,7 @@ static double epoch_us(baton_sim_t *sim)
     return us;
 }
 
-/* A simulation of messages; its schedules are its own. */
+/* Opens a simulation of messages. The simulator owns the schedules. */
 static baton_sim_t *traffic(const baton_sim_options_t *options,
                             const support_message_t *list, size_t count)
 {
@@ -90,7 +90,7 @@ TEST(test_sim_faults_check_their_arguments)
 TEST_WORDS(test_sim_fail_send_fails_the_kth)
 {
     support_ok(baton_sim_fail_send(words->sim, 0, 1));
-    /* This takes the planned failure back. */
+    /* A number of 0 cancels the planned failure. */
     support_ok(baton_sim_fail_send(words->sim, 0, 0));
     support_ok(baton_sim_fail_send(words->sim, 0, 3));
     for (int epoch = 1; epoch <= 2; epoch++) {

@@ -155,7 +155,7 @@ TEST(test_sim_memory_is_asked_for_before)
     assert_in_range(baton__alloc_count() - allocations, 1, 30);
     support_ok(baton_sim_destroy(sim));
 
-    options.cost_only = true; /* the message says so */
+    options.cost_only = true; /* the error message recommends this */
     sim = support_sim_open(&options);
     double us = -1;
     support_ok(baton_sim_build(sim, "huge", add_tebibyte, NULL));

@@ -108,7 +108,7 @@ static double ahead(support_random_t *random, uint64_t traffic)
 {
     double unit = (double)(support_random_next(random) >> 11) * 0x1p-53;
     switch (traffic % 3) {
-    case 0: /* any time */
+    case 0: /* times have no pattern */
         return unit * 100;
     case 1: /* ranks in lock-step */
         return 1.5;
@@ -130,7 +130,7 @@ TEST(test_queue_random_traffic_keeps_order)
                 pair_push(pair, pair->now + ahead(&random, traffic));
             } else if (what < 15) {
                 pair_pop(pair);
-            } else { /* peek before an earlier item is pushed */
+            } else { /* peeks before it pushes an earlier item */
                 pair_peek(pair);
             }
         }

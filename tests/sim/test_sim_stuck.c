@@ -82,7 +82,7 @@ typedef struct stuck {
     const char *says;
     /* By rank: how often it starts; if all are 0, each starts once. */
     int starts[MOST_RANKS];
-    uint64_t limit; /* the limit of the last rank, or 0 */
+    uint64_t limit; /* the last rank's limit (baton_schedule_limit), or 0 */
     int dead;       /* a rank that dies, or 0 */
     size_t sync_bytes;
 } stuck_t;
@@ -271,8 +271,7 @@ TEST(test_mismatch_of_attempts)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* ---- cycles ---------------------------------------------------------------
- */
+/* ---- cycles ------------------------------------------------------------- */
 
 #define EDGE(rank, left)                                                       \
     "\n    rank " #rank ": recv#0 waits for send#1 of rank " #left             \
@@ -319,8 +318,7 @@ TEST(test_deadlock_of_ranks_in_a_cycle)
     RUN_ALL(all, BATON_ERR_DEADLOCK);
 }
 
-/* ---- nodes that do not fire -----------------------------------------------
- */
+/* ---- nodes that do not fire --------------------------------------------- */
 
 TEST(test_unreachable_names_the_call_that_skipped)
 {
@@ -367,8 +365,7 @@ TEST(test_deadlock_blames_the_node_that_does_not_fire)
     RUN_ALL(all, BATON_ERR_DEADLOCK);
 }
 
-/* ---- ranks that are not there ---------------------------------------------
- */
+/* ---- ranks that are missing --------------------------------------------- */
 
 TEST(test_deadlock_blames_the_rank_that_is_absent)
 {

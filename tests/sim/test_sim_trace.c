@@ -102,9 +102,9 @@ TEST(test_sim_trace_tells_each_epoch_once)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* ---- the same again ----------------------------------------------------- */
+/* ---- equal traces ------------------------------------------------------- */
 
-/* FNV-1a. */
+/* Adds a word to the hash by FNV-1a, byte by byte. */
 static void add_bits(uint64_t *hash, uint64_t bits)
 {
     for (int i = 0; i < 64; i += 8) {

@@ -208,8 +208,8 @@ TEST(test_dense_is_as_chosen)
     }
 }
 
-/* The formulas of the papers, written out for 8 ranks. They show if schedules
-   and closed forms become dearer together. */
+/* The formulas of the papers, written out for 8 ranks. If schedules and closed
+   forms become more expensive together, only this test notices. */
 TEST(test_formulas_are_the_papers)
 {
     enum { ENTRY = 8, ELEMENT = 4, WORD = 4, RANKS = 8 };

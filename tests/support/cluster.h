@@ -73,7 +73,8 @@ void support_cluster_recover(support_cluster_t *cluster);
 
 /* Fixtures of a program: open, before all its tests, a manual cluster of each
    of these sizes, and close the clusters after them. The sizes are 1 to 17 and
-   32 ranks, which gives every kind of fold and up to five rounds. */
+   32 ranks, which covers every case of folding to a power of two, and up to
+   five rounds. */
 #define SUPPORT_SIZES   18
 #define SUPPORT_LARGEST 32
 extern const int support_sizes[SUPPORT_SIZES];

@@ -7,8 +7,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 fail=0
 
-# complain SENTENCE makes the test fail, and prints the sentence and what the
-# last command wrote to the files out and err.
+# complain SENTENCE makes the test fail. It prints the sentence, and the files out
+# and err, which the last command has written.
 complain() {
     echo "$(basename "$0" .sh): $1"
     cat out err

@@ -34,8 +34,8 @@ typedef struct dense_case {
        use. NULL: the builder chooses. */
     const char *algorithm;
     void *arg;
-    /* What is wrong about the source and the target: it is added to the fields
-       of the views. */
+    /* Errors to make in the views of the source [0] and the target [1]: their
+       fields are added to the fields of the views. */
     baton_view_t wrong[2];
     bool no_args; /* the builder gets NULL */
 } dense_case_t;

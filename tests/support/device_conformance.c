@@ -377,7 +377,7 @@ CASE(flags)
         }
         EXPECT(self, wait_for(self, end) == BATON_OK);
     }
-    /* The flag has value 20 already, so all these waits end at once. */
+    /* The flag already has the value 20, so all these waits end at once. */
     for (uint64_t value = 0; value <= 20; value++) {
         await(self, stream(self, 2), made, value);
     }

@@ -116,7 +116,8 @@ struct emulated {
     char *base; /* the beginning of the range of addresses that are given out */
     /* The beginning of the memory that holds the data of these addresses. */
     char *shadow;
-    size_t used; /* number of bytes in use, in each of the two */
+    /* number of addresses given out, and of bytes used at `shadow` */
+    size_t used;
     int event_fd;
     /* Signalled when work was added or done, or a flag was raised. */
     pthread_cond_t changed;
@@ -660,8 +661,8 @@ static bool has_failed(const event_t *event)
            event->position >= event->stream->failed_at;
 }
 
-/* Returns the status of an event. After an error, too, no work that comes
-   before the event is in progress. */
+/* Returns the status of an event. Even if it is an error, no work that comes
+   before the event is in progress any more. */
 static baton_status_t port_query(void *arg, void *handle)
 {
     emulated_t *device = arg;

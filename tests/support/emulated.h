@@ -99,7 +99,7 @@ baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
 
 /* emulated_gate returns a word for which a stream can wait with the port's
    function `await`. The word is 0 at first. emulated_open_gate raises it at
-   once. emulated_free_gate frees it. If a stream is waiting for it, the stream
+   once. emulated_free_gate frees it; a stream that waits for the word then
    continues. */
 void *emulated_gate(emulated_t *device);
 void emulated_open_gate(emulated_t *device, void *gate, uint64_t value);

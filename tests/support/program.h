@@ -78,7 +78,7 @@ typedef struct program {
     program_options_t options;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    /* By rank: the rank sends or receives messages. */
+    /* For each rank: whether it sends or receives messages. */
     bool talks[PROGRAM_RANKS];
     size_t offsets[PROGRAM_PARTS + 1];
     size_t slot_bytes;

@@ -14,7 +14,7 @@ typedef struct support_sparse {
     size_t element;         /* bytes of an element */
     baton_sparse_t **ranks; /* an array of [size] */
     baton_sparse_result_t *results;
-    /* Each an array of `size` vectors, one for each rank. */
+    /* Each of the two is an array of `size` vectors, one for each rank. */
     char *gradients, *residuals;
     char *dense; /* the last result as a dense vector */
     /* An array of [size]: on each rank's device, memory for a gradient and a

@@ -10,7 +10,7 @@ enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 typedef struct some {
     bool exists;
     int size;
-    int members[RANKS];   /* by member: its rank in the first group */
+    int members[RANKS];   /* an array of [members]: ranks in the first group */
     baton_group_t *group; /* NULL: this rank is not a member */
 } some_t;
 
@@ -106,8 +106,8 @@ static uint64_t sum_of(const some_t *some)
     return sum;
 }
 
-/* Runs an all-reduce and checks its sum. If `fails`, the first member cancels
-   an epoch before that, and the members recover the group. */
+/* Runs an all-reduce and checks its sum. If `fails`, begins with an epoch that
+   the first member cancels, and with a recovery of the group. */
 static void reduce(const some_t *some, size_t count, bool fails)
 {
     static _Thread_local uint64_t vector[MOST];

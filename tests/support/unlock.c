@@ -1,9 +1,10 @@
-/* Every program of the tests is linked so that the library's calls of
-   pthread_mutex_unlock come here: a lock is not forgotten. */
+/* The linker redirects the library's calls of pthread_mutex_unlock to this
+   wrapper, in every test program. It aborts if the mutex is not locked, which
+   finds code that forgets to lock. */
 #include <pthread.h>
 #include <stdlib.h>
 
-/* (Weak, as some programs are not linked so.) */
+/* (This is weak, since the linker redirects no calls in some programs.) */
 __attribute__((weak)) int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
 

@@ -34,8 +34,8 @@ void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
    subnormals. */
 void support_fill_bits(void *data, size_t bytes, support_random_t *random);
 
-/* Computes target = target (op) right, for values of support_fill_exact, of
-   which the result is exact. For an average computes only the sum, which
+/* Computes target = target (op) right, for values of support_fill_exact, so
+   that the result is exact. For an average computes only the sum, which
    support_divide then divides. */
 void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op);

@@ -205,8 +205,7 @@ TEST_MANUALLY(test_activation_of_two_levels_begins_with_leaders, 23)
     support_schedules_destroy(cluster, s);
 }
 
-/* ---- a run that is driven by hand -----------------------------------------
- */
+/* ---- a run that is driven by hand --------------------------------------- */
 
 /* Pops all ready nodes without completing them. Returns them as a mask. */
 static uint32_t pop_all(baton__run_t *run)
@@ -219,7 +218,8 @@ static uint32_t pop_all(baton__run_t *run)
 }
 
 /* on_start, armed --> any --> activate. The node that fires first determines
-   the origin. The epoch is not stuck as long as an activation may arrive. */
+   the origin of the activation. The epoch is not stuck as long as an activation
+   may arrive. */
 TEST_MANUALLY(test_activation_after_the_start_keeps_its_origin, 7)
 {
     baton_schedule_t *s = support_schedule(cluster->groups[1], "driven");

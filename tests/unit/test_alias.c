@@ -173,7 +173,7 @@ ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
                  baton_add_copy(b.s, right, from));
     (void)baton_add_copy(b.s, none, none);
     support_ok(baton_schedule_commit(b.s));
-    /* A buffer of no bytes shares none. */
+    /* An empty buffer shares no memory. */
     support_ok(baton_buffer_rebind(b.s, none.buffer, b.memory + 1));
     support_run(b.s);
     support_ok(baton_buffer_rebind(b.s, right.buffer, b.memory + 1));
@@ -182,7 +182,7 @@ ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
                       "start of \"alias\": buffers 1 and 2 were apart when it "
                       "was committed, and now they share memory");
     }
-    /* This binds no memory. */
+    /* A rebind to NULL binds no memory. */
     support_ok(baton_buffer_rebind(b.s, left.buffer, NULL));
     support_ok(baton_buffer_rebind(b.s, left.buffer, b.other));
     support_fails(baton_schedule_start(b.s), BATON_ERR_INVALID,

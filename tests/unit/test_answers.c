@@ -1,4 +1,6 @@
-/* Answers: how a rank learns whether a rank for which it waits still lives. */
+/* Answers: how a rank learns whether a rank for which it waits still lives. It
+   asks by connecting to the rank's listener, at which a thread of the rank's
+   process answers (answers.h). */
 #include "support/cluster.h"
 #include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"
@@ -102,7 +104,7 @@ ANSWERS_TEST(test_answers_of_a_rank_that_runs_and_ends)
     baton__answers_lose(&answers, 0, true);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);
-    /* And not rank 0. */
+    /* Rank 0 is not lost to this rank. */
     assert_int_equal(baton__answers_next_lost(&asks, 0), ASKS + 1);
     baton__answers_close(&answers);
     asks.asked[ANSWERS].asked_ns = 0;
@@ -133,7 +135,7 @@ ANSWERS_TEST(test_answers_of_a_rank_that_is_stopped)
 ANSWERS_TEST(test_answers_of_a_rank_that_loops_in_mpi)
 {
     open_both("2000", true);
-    for (int i = 0; i < 21; i++) { /* longer than the timeout in sum */
+    for (int i = 0; i < 21; i++) { /* in sum longer than the timeout */
         asks.asked[ANSWERS].asked_ns = 0;
         baton__answers_count(&answers.begun);
         do {

@@ -194,7 +194,7 @@ TEST_BETWEEN(test_config_warns_with_nearest_name, clean, NULL)
     assert_int_equal(baton__config_check(), BATON_OK);
     unsetenv(name);
     assert_int_equal(record.messages, 2);
-    /* Of several names that are as near the first is told. */
+    /* If several names are equally near, the first of them is suggested. */
     baton_variable_t each, first = {0};
     for (size_t i = 0; baton_variable_get(i, &each); i++) {
         size_t least = SIZE_MAX;

@@ -124,8 +124,8 @@ TEST(test_commit_prints_the_whole_cycle)
     refuse_ring(5, "nop#2 -> nop#3 -> nop#4 -> nop#5 -> nop#6 -> ");
 }
 
-/* BATON_NEED_ANY does not help: although the node before the ring would suffice
-   to fire it, a ring has no order. */
+/* BATON_NEED_ANY does not help. The node before the ring would suffice to fire
+   the ring's first node, but the nodes of a ring have no order. */
 TEST(test_commit_refuses_cycle_that_any_would_break)
 {
     baton_schedule_t *s = refusal_begin();
@@ -259,8 +259,9 @@ TEST(test_commit_reserves_what_messages_need)
     support_cluster_close(tight);
 }
 
-/* The reservation for the second peer fails, so that for the first one is
-   undone. When it no longer fails, the same schedule commits and runs. */
+/* The reservation for the second peer fails, so the one for the first peer is
+   undone. When reservations no longer fail, the same schedule commits and
+   runs. */
 TEST(test_commit_takes_no_room_when_it_fails)
 {
     support_cluster_t *tight = open_tight(64);

@@ -1,10 +1,10 @@
-/* The conformance suite over the transports whose ranks share a process:
-   inproc, with ranks as threads, and with ranks that take turns (only one runs
-   at a time, until it yields, so that the interleaving is the same in each
-   run); the simulated network, with turns, between which its events happen; the
-   staged transport around inproc, with messages of device memory; and the MPI
-   transport over a fake MPI. test_conformance [PATTERN] runs the matching
-   tests, such as "*_sim". */
+/* The conformance suite over the transports whose ranks share a process. With
+   inproc, ranks are threads, or they take turns: only one runs at a time, until
+   it yields, so that the interleaving is the same in each run. In the simulated
+   network ranks take turns, between which its events happen. The staged
+   transport around inproc sends messages of device memory. The MPI transport
+   runs over a fake MPI. test_conformance [PATTERN] runs the matching tests,
+   such as "*_sim". */
 #include "sim/model.h"
 #include "sim/net.h"
 #include "support/cmocka.h"

@@ -1,6 +1,8 @@
 /* The contributions that a failed epoch has taken from a partial collective are
    pending again. Only cases that tests through partial.h do not meet are here;
-   sim/test_properties.c has the others. */
+   sim/test_properties.c has the others. The application lends a contribution if
+   the library may use the application's memory instead of a copy, until the
+   wait for the step returns. */
 #include "coll/partial/contribution.h"
 #include "support/cluster.h"
 
@@ -140,9 +142,10 @@ TEST(test_contribution_that_is_lent_is_added)
     }
 }
 
-/* When the epoch failed, the device was adding the first contribution that was
-   made since, which fails, too. The epoch after the recovery takes what was
-   given back. Then nothing is pending any more. */
+/* The epoch failed while the device was adding the first contribution that was
+   made after the epoch took its own. That addition fails, too. The epoch after
+   the recovery takes the contributions that were given back. Then nothing is
+   pending any more. */
 TEST_WITH(test_contribution_given_back_leaves_no_age, 1, SUPPORT_DEVICES_MANUAL)
 {
     baton__contribution_t c = unit;

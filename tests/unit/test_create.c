@@ -348,9 +348,9 @@ TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
     support_cluster_run(cluster, call_late, NULL);
 }
 
-/* Makes the call that two characters describe: `b` is a barrier; `a`, `e` and
-   `s` are an all-reduce, an exscan and a scan of so many elements; `r` is a
-   broadcast from this root. */
+/* Makes the call that two characters describe. `a`, `e` and `s` are an
+   all-reduce, an exscan and a scan, and the digit is the number of elements.
+   `r` is a broadcast, and the digit its root. `b` is a barrier. */
 static baton_status_t call(support_worker_t *w, const char *what)
 {
     int64_t x[2] = {1, 1}, y[2];
@@ -371,9 +371,9 @@ static baton_status_t call(support_worker_t *w, const char *what)
                            &on);
 }
 
-/* In each row: the calls that all ranks make first, so that they have schedules
-   for them; then the call of ranks 0 and 2, and the different call of rank
-   1. */
+/* Each row has the calls that all ranks make first, so that they have schedules
+   for them; the call that ranks 0 and 2 make then; and the different call of
+   rank 1. */
 static const char *const calls[][3] = {
     /* Each rank is the root of its own broadcast, so neither waits. */
     {"b0r0r1a1a2r0r1", "r1", "r0"},

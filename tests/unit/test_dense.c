@@ -538,7 +538,8 @@ TEST(test_wrong_arguments_are_named)
           .dtype = BATON_F32, .op = BATON_SUM, .arg = &hosts);
 }
 
-/* Memory of destroyed objects is kept; from now on each frees an older one. */
+/* The library keeps the memory of some destroyed objects. After this call each
+   further destroyed object frees the memory of an older one. */
 static void keep_no_more(void)
 {
     for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
@@ -546,7 +547,8 @@ static void keep_no_more(void)
     }
 }
 
-/* Does it twice: a group's first schedule may allocate what the group keeps. */
+/* Builds twice, since a group's first schedule may allocate memory that the
+   group keeps. */
 static void refuses(const dense_case_t *c, int rank)
 {
     int64_t live[2];
@@ -565,8 +567,8 @@ static void refuses(const dense_case_t *c, int rank)
 }
 
 /* Every builder refuses, on every rank, a view that does not fit its buffer, or
-   names none, and a root, type or operation that there is not. It frees what it
-   has allocated. */
+   names none, and a root, type or operation that does not exist. The builder
+   frees what it has allocated. */
 TEST(test_every_builder_refuses_wrong_arguments)
 {
     static const baton_view_t wrongs[] = {
@@ -607,7 +609,7 @@ static uint64_t terms_of(const dense_case_t *c)
 }
 
 /* Ranks compare all arguments that must be the same on all of them. (The blocks
-   of an alltoall show in its messages.) */
+   of an all-to-all are compared by its messages.) */
 TEST(test_every_builder_states_its_terms)
 {
     enum { DTYPE, OP, ROOT, CHUNK, HOSTS, COUNT, BLOCKS, ARGUMENTS };
@@ -734,8 +736,9 @@ TEST(test_the_vector_of_a_root_is_named)
           .source = support_scratch(s, 16));
 }
 
-/* Views that end where the others begin do not overlap. The arguments of an
-   older header end before the fields that were added since. */
+/* Views do not overlap if one begins where the other ends. A caller with an
+   older header has shorter arguments, without the fields that were added
+   since. */
 TEST(test_allreduce_takes_views_beside_each_other)
 {
     for (size_t behind = 0; behind < 2; behind++) {

@@ -62,7 +62,7 @@ TEST_WITH(test_chain_without_visits, 1, SUPPORT_DEVICES_MANUAL)
     add_chain(s, LENGTH);
     support_ok(baton_schedule_commit(s));
     emulated_counters_t before = emulated_counters(device);
-    /* This makes steps, but queries no event. */
+    /* The start makes steps of the engine, but queries no event. */
     support_ok(baton_schedule_start(s));
     emulated_counters_t after = emulated_counters(device);
     assert_int_equal(after.reduces - before.reduces +
@@ -150,7 +150,7 @@ TEST_WITH(test_lengths, 1, SUPPORT_DEVICES)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* ---- where scratch lies ------------------------------------------------ */
+/* ---- the memory of scratch --------------------------------------------- */
 
 TEST_WITH(test_scratch_follows_device_memory, 1, SUPPORT_DEVICES)
 {
@@ -420,7 +420,7 @@ static void fail_kth(support_cluster_t *cluster, int k,
     baton_schedule_t *s = begin(cluster, "failing");
     add_chain(s, 10);
     support_ok(baton_schedule_commit(s));
-    if (k == 26) { /* the record of the copy to `out` */
+    if (k == 26) { /* work 26 is the record of the copy to `out` */
         emulated_delay(device, emulated_port(device)->streams[BATON_DEVICE_OUT],
                        20000);
     }
@@ -452,7 +452,8 @@ TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
 }
 
 /* A copy to main memory fails, and so do the copies from there that follow it.
-   Their queue is examined first, but the message must name the first cause. */
+   The queue of the later copies is examined first, but the message must name
+   the first cause. */
 TEST_WITH(test_failure_names_its_cause_in_a_later_queue, 1,
           SUPPORT_DEVICES_MANUAL)
 {

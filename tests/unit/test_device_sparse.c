@@ -46,7 +46,7 @@ static bool has_entries[STEPS];
 
 /* ---- ranks on devices and the same number on the host ------------------- */
 
-/* `variant` is one of device_cluster_open. */
+/* `variant` is one of those that device_cluster_open takes. */
 static world_t world_open(int size, int variant)
 {
     const emulated_options_t options = {
@@ -592,8 +592,8 @@ TEST(test_refused_work)
 /* ---- order ------------------------------------------------------------- */
 
 /* The first sparse step is put into the stream right after the last dense step
-   of the warm-up, which belongs to the other schedule. It begins only after
-   that one has ended. */
+   of the warm-up, which belongs to the other schedule. The sparse step begins
+   only after the dense one has ended. */
 TEST(test_warm_up_ends_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);

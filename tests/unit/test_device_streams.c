@@ -59,7 +59,7 @@ static baton_schedule_t *doubling(user_t *user)
     return s;
 }
 
-/* ---- nothing before the stream gets there ------------------------------ */
+/* ---- no work before the stream reaches it ------------------------------ */
 
 TEST_ON_DEVICES(test_gate, 1)
 {
@@ -103,7 +103,7 @@ TEST_ON_DEVICES(test_gate, 1)
     user_close(&user);
 }
 
-/* ---- without a visit to the host --------------------------------------- */
+/* ---- chains that do not return to the CPU ------------------------------ */
 
 /* A manual engine makes no step after the start. The user's stream sees the end
    of the epoch nevertheless, even if the epoch has an optional node. */
@@ -392,7 +392,7 @@ static void activated_close(activated_t *self)
 }
 
 /* The epoch runs once the limit allows it. That is after it was activated, and
-   before the stream gets there. */
+   before the stream reaches the epoch. */
 TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
 {
     activated_t world = activated_open(cluster, 1);
@@ -420,8 +420,9 @@ TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
     activated_close(&world);
 }
 
-/* All nodes that can begin are done on the device. The nodes after the message
-   that activates are not. */
+/* The device does all nodes that can begin before the message that activates
+   the epoch. The nodes after this message still have to be done, so the stream
+   waits. */
 TEST_WITH(test_stream_waits_for_all, 2, SUPPORT_DEVICES_MANUAL)
 {
     activated_t world = activated_open(cluster, 2);

@@ -1,4 +1,5 @@
-/* Epochs that are cancelled, or whose schedule is destroyed while they run. */
+/* Epochs that are cancelled, or whose schedule is destroyed while they run. A
+   rank tells its peers of both by notices, which are short messages. */
 #include "progress/state/member.h"
 #include "support/cluster.h"
 
@@ -261,7 +262,8 @@ TEST_EACH(test_destroy_takes_a_send_back, 2)
 }
 
 /* Destroy does not wait longer than BATON_DESTROY_MS for a message whose
-   receiver makes no progress. It returns an error, and other schedules work. */
+   receiver makes no progress. Then destroy returns an error, and other
+   schedules still work. */
 TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
 {
     support_pair_t pair;
@@ -367,9 +369,9 @@ static baton_schedule_t *open_uneven(baton_group_t *group)
     return s;
 }
 
-/* These ranks destroy schedules whose epochs have ended. A peer may still be in
-   the same epochs, and had not even committed the schedule. Its later epochs
-   fail. */
+/* Ranks 0 and 1 destroy schedules whose epochs have ended. Rank 2 has not even
+   committed the schedule yet, and runs the same epochs afterwards. The epoch
+   after those fails. */
 TEST_EACH(test_destroy_before_a_peer_commits, 3)
 {
     baton_schedule_t *s[3] = {open_uneven(cluster->groups[0]),
@@ -393,7 +395,7 @@ TEST_EACH(test_destroy_before_a_peer_commits, 3)
     support_ok(baton_schedule_destroy(s[2]));
 }
 
-/* ---- peers that take no notice ------------------------------------------ */
+/* ---- peers that have no room for notices -------------------------------- */
 
 enum { MANY = 200 };
 

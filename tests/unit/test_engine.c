@@ -200,7 +200,7 @@ TEST(test_engine_with_an_armed_schedule_rests)
     support_cluster_close(cluster);
 }
 
-/* ---- who leaves, leaves copies ------------------------------------------ */
+/* ---- a caller that leaves the engine leaves copies ---------------------- */
 
 static atomic_bool copying;
 static atomic_bool watching;
@@ -254,7 +254,8 @@ TEST(test_copies_are_left_to_the_thread)
     support_ok(baton_schedule_start(schedule));
     application = pthread_self();
     atomic_store(&watching, true);
-    /* Until this call has found the engine at rest, and has driven it. */
+    /* Repeats the test until one has found the engine idle, and has driven
+       it. */
     for (int i = 0; i < 500 && application_polls == 0; i++) {
         sleep_briefly();
         bool done;
@@ -397,7 +398,7 @@ TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
     /* The caller's thread has its own mode again. */
     assert_true((after & FAST_MATH) == FAST_MATH);
     assert_true(sums[0] == 2 * tiny);
-    /* 1 and half of the last place is rounded to even, not upwards. */
+    /* 1 plus half of its last place is rounded to even, not upwards. */
     assert_true(sums[1] == 1);
     assert_true(halved == tiny / 2);
     support_ok(baton_schedule_destroy(schedule));

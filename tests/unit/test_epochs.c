@@ -16,7 +16,7 @@ TEST_EACH(test_epoch_runs_once_a_start, 1)
     (void)baton_add_call(s, support_count, &calls);
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_test(s, &done));
-    assert_true(done); /* before the first start */
+    assert_true(done); /* no epoch is in flight before the first start */
     support_fails(baton_schedule_wait(s, 0), BATON_ERR_STATE,
                   "wait for \"count\": it has not been started: call "
                   "baton_schedule_start first");
@@ -35,7 +35,7 @@ TEST_EACH(test_epoch_runs_once_a_start, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* ---- whose outcome it is ---------------------------------------------- */
+/* ---- the outcomes of epochs ------------------------------------------- */
 
 static baton_status_t fail_even(void *arg, baton_call_t *call)
 {

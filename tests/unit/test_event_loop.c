@@ -15,8 +15,8 @@ static baton__event_loop_t *open_loop(void)
     return loop;
 }
 
-/* If there are no descriptors, the error says what could not be made.
-   Descriptors that were made are closed, and libevent does not end the
+/* If there are no descriptors, the error names the object that could not be
+   made. Descriptors that were made are closed, and libevent does not end the
    process. */
 TEST(test_event_loop_needs_descriptors)
 {

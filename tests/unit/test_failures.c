@@ -9,7 +9,7 @@
 typedef struct trap {
     uint64_t epoch; /* the epoch in which the call node fails */
     baton_status_t status;
-    int many; /* 0: the call node gives no reason */
+    int many; /* the number in the node's error message; 0: no message */
     uint64_t calls;
 } trap_t;
 

@@ -1,6 +1,7 @@
 /* The tables of a group: names and the numbers of schedules with that name,
    committed schedules, schedules that were destroyed before their peers had
-   committed them, and lost peers. */
+   committed them, and lost peers. Each recovery begins another incarnation of
+   the group's schedules. */
 #include "base/alloc.h"
 #include "progress/state/member.h"
 #include "support/cmocka.h"
@@ -84,7 +85,7 @@ TEST(test_group_tells_of_what_has_departed)
     baton__group_notified(group, 2, 5); /* this peer needs no notice */
     assert_int_equal(baton__group_destroyed(group, 3, 4)->epoch, 30);
     assert_null(baton__group_destroyed(group, 9, 4));
-    /* Of the incarnation after a recovery. */
+    /* This schedule was destroyed before the recovery. */
     assert_null(baton__group_destroyed(group, 1, 5));
     baton__member_forget_destroyed(&member, 4);
     assert_int_equal(baton__group_destroyed(group, 1, 4)->epoch, 10);
@@ -94,7 +95,7 @@ TEST(test_group_tells_of_what_has_departed)
     baton__member_fini(&member);
 }
 
-static int process; /* the process of rank 1 */
+static int process; /* the number of rank 1's process */
 
 static int find_process(const void *endpoint, int rank, const char **host_out)
 {
@@ -141,7 +142,8 @@ TEST(test_group_remembers_lost_peers)
     baton__group_lose(group, 5, NULL);
     baton__alloc_fail_nth(0);
     assert_non_null(baton__group_loss(group, 5));
-    /* Without memory, losses of others are unknown. */
+    /* There was no memory to record which rank was lost. So all ranks count as
+       lost. */
     assert_non_null(baton__group_loss(group, 6));
     baton__group_lose(group, 6, "why");
     assert_int_equal(baton__group_first_lost(group), 5 + 1);

@@ -62,7 +62,7 @@ typedef struct range {
 typedef struct graph {
     uint32_t count;
     bool edge[NODES][NODES];
-    baton_node_t last[NODES]; /* the end of a node's chain; or the node */
+    baton_node_t last[NODES]; /* the last node of a node's chain, or the node */
     uint32_t need[NODES];
     range_t ranges[NODES][3];
     int range_count[NODES];

@@ -54,9 +54,10 @@ static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
     baton__idle_yielded(idle);
 }
 
-/* If ranks copy long vectors, a yield takes as long, but this rank waits for
-   just these ranks. Otherwise polls sleep for a while after a slow yield, and
-   for a shorter while if more data are awaited. */
+/* A yield during which ranks copy long vectors lasts as long as these copies.
+   It does not count as slow, since this rank waits for just these ranks. After
+   other slow yields polls sleep for a while, and for a shorter while if more
+   data are awaited. */
 TEST(test_idle_slow_yield_deters)
 {
     baton__idle_t idle = crowded();

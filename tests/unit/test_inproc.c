@@ -8,7 +8,7 @@
 
 enum {
     RANKS = 2,
-    /* Such a message is sent by reference. */
+    /* A message of BYTES is sent by reference. */
     BYTES = BATON__INPROC_COPY_BYTES + 1,
     LONG = 3 * BATON__INPROC_SLICE_BYTES + 1
 };

@@ -158,7 +158,7 @@ enum {
     FIBERS,
     NOBODY = -1,
     STACK_WORDS = SUPPORT_SANITIZED ? 8192 : 4096,
-    POINTS = 3000,    /* the most points in a run, which must end before */
+    POINTS = 3000,    /* the most points in a run; a longer run fails */
     STATES = 1 << 22, /* the most states that are remembered */
     YIELD_NS = 1000,  /* the time to yield, if ranks share processors */
     SOCKET = 5
@@ -190,10 +190,10 @@ typedef enum how {
     MANUAL,  /* there is no progress thread */
     FRESH,   /* there is a progress thread, which has not slept yet */
     SETTLED, /* there is a progress thread, which has slept */
-    /* As SETTLED, and ranks share processors: starts and waits yield for a
+    /* Like SETTLED, but ranks share processors: starts and waits yield for a
        while. */
     SHARED,
-    /* As SHARED, and a wait yields for ever, the time in which a peer may
+    /* Like SHARED, but a wait yields for ever, the time in which a peer may
        still send does not end, and no thread need ever be woken. */
     PATIENT
 } how_t;
@@ -369,8 +369,9 @@ static int find_others(int *out, bool yielded_too)
 }
 
 /* Chooses the fiber that goes on: the current one, if it can, or another one,
-   which costs a preemption. If the current one can't go on, chooses one that
-   has not yielded since all others had. */
+   which costs a preemption. If the current one can't go on, chooses a fiber
+   that has not yielded yet. If all have yielded, forgets that, and chooses
+   again. */
 static int pick(bool can)
 {
     int those[FIBERS] = {w.current};
@@ -1117,7 +1118,7 @@ static void explore(const scenario_t *of)
     print_message("%-36s %7ld runs\n", of->name, runs);
 }
 
-/* MANY is for scenarios with fewer fibers. */
+/* Scenarios with fewer fibers are explored with MANY preemptions. */
 enum { FEW = SUPPORT_SANITIZED ? 1 : 2, MANY = FEW + 1 };
 
 static const scenario_t scenarios[] = {

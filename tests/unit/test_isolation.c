@@ -65,8 +65,8 @@ TEST_EACH(test_other_order_of_commits_swaps_no_data, RANKS)
 
 /* ---- an unmatched receive ---------------------------------------------- */
 
-/* Rank 0 waits in "lonely", which rank 1 never creates. It must not take the
-   messages of another schedule. */
+/* Rank 0 waits in "lonely", which rank 1 never creates. Rank 0 must not take
+   the messages of another schedule. */
 TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
 {
     exchange_t good[RANKS] = {{0}};
@@ -188,14 +188,15 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
     "a term that fits into the notice of a rank but not with a remark as "     \
     "long"
 
-/* With the first pair a notice has room for all terms of either rank. With the
-   second pair it has not. */
+/* The terms of the first pair of ranks fit into a notice. Those of the second
+   pair do not. */
 static const char *const remarked[][RANKS] = {
     {"sum, f32, lr 0.1", "(chosen), sum, (by tree), f32, lr 0.2"},
     {"(" LONG "), " LONG ", f32, lr 0.1", LONG ", (by tree), f32, lr 0.2"}};
 
-/* Checks the whole message, whichever rank finds the difference. It does not
-   say that a remark must be the same. */
+/* A term in parentheses is a remark, which may differ between ranks. Checks the
+   whole message, whichever rank finds the difference: it must not count a
+   remark as a difference. */
 TEST_EACH(test_mismatch_passes_over_remarks, RANKS)
 {
     static const char *const differ[] = {"lr 0.1", "lr 0.2"};

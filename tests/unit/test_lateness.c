@@ -40,7 +40,7 @@ typedef struct world {
     late_fn *late;
     int schedules; /* ranks are late only in the last one */
     int epochs;
-    /* By number of the schedule, and rank. */
+    /* The counts, by the schedule's number and the rank. */
     baton_lateness_t of[2][MOST_RANKS];
     baton_lateness_t all[MOST_RANKS]; /* by rank: the counts of the group */
 } world_t;
@@ -431,8 +431,8 @@ TEST_MANUALLY(test_lateness_counts_epochs_that_ended_before_a_rank_came, 2)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 0 has waited for rank 1, but not for rank 2, which comes later than rank
-   0's end. */
+/* Rank 0 has waited for rank 1, but not for rank 2, which starts only after the
+   end of rank 0's epoch. */
 TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
 {
     baton_schedule_t **s = support_schedules_create(cluster, "uneven");
@@ -446,7 +446,7 @@ TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
         (void)usleep(i % 3 == 1 ? DELAY_NS / 1000 : 0);
     }
     support_ok(baton_schedule_lateness(s[0], 0, &of));
-    /* It was timed when the second epoch began. */
+    /* The first epoch was timed when the second one began. */
     assert_int_equal(of.timed, 1);
     assert_true(of.waited_ns > 0 && of.waited_ns <= of.took_ns);
     support_schedules_destroy(cluster, s);
@@ -695,7 +695,8 @@ TEST(test_lateness_is_seen_from_another_process)
         assert_true(entry.lateness.timed >= BATON_LATENESS_LEAST);
     }
     assert_true(baton_board_next(board, &at, &entry));
-    assert_int_equal(entry.rank, 1); /* in "pair" */
+    /* the number of this rank in the group "pair" */
+    assert_int_equal(entry.rank, 1);
     assert_false(baton_board_next(board, &at, &entry));
     baton_board_close(board);
     /* Baton-top ends when all processes have ended. */
@@ -805,8 +806,9 @@ static void run_contained_job(const char *folder, const char *name)
     run_job(folder, name, 0);
 }
 
-/* The processes have the same numbers, and their boards the same inodes. The
-   name of the job is not valid text, and is cut off within a character. */
+/* Two jobs in two containers: their processes have the same numbers, and their
+   boards the same inode numbers. The name of the job is not valid text, and is
+   cut off within a character. */
 TEST(test_lateness_tells_containers_apart)
 {
     char folders[][26] = {"/tmp/test_lateness.XXXXXX",
@@ -819,7 +821,7 @@ TEST(test_lateness_tells_containers_apart)
     if (jobs[0] == 0) {
         _exit(!isolate());
     }
-    /* Inside a container or after a chroot it may be forbidden. */
+    /* isolate() may be forbidden inside a container or after a chroot. */
     if (jobs[0] > 0) {
         assert_int_equal(waitpid(jobs[0], &failed, 0), jobs[0]);
     }
@@ -870,7 +872,7 @@ TEST(test_lateness_quantiles_are_spread_in_bins)
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.91), UINT64_MAX);
 }
 
-/* Returns the counts of a rank that was `late_ns` late in 100 epochs of 1 ms,
+/* Returns the counts of a rank that was 2^bin us late in 100 epochs of 1 ms,
    except for `early` of them. */
 static baton_lateness_t was_late(size_t bin, uint64_t early)
 {

@@ -6,11 +6,11 @@ enum { COUNT = 1000, BYTES = COUNT * 8 };
 
 /* ---- lengths that vary ------------------------------------------------- */
 
-/* Rank 0 sends as many numbers as its call says; rank 1 doubles what came and
-   returns it.
+/* Rank 0 sends as many numbers as its call says; rank 1 doubles the numbers
+   that it receives, and sends them back.
 
        rank 0   set --> send         recv (a length of its own)
-       rank 1   recv --> reduce --> copy --> send                            */
+       rank 1   recv --> reduce --> copy --> send */
 typedef struct echo {
     support_cluster_t *cluster;
     baton_schedule_t **schedules; /* the schedules of the two ranks */

@@ -1,6 +1,8 @@
 /* Links between ranks on different hosts, through sockets in one process: which
    rank connects, which event wakes which rank, and how a rank learns that a
-   link has ended. */
+   link has ended. To ring a peer is to wake it: the rank writes to the link how
+   many packets it has sent. A lifeline is a second connection, on which nothing
+   is sent: it ends when the peer's process has ended (links.h). */
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "support/cluster.h"
@@ -80,8 +82,7 @@ static void connect_ends(int a, int b)
     assert_int_equal(link_of(b, a)->state, BATON__LINK_OPEN);
 }
 
-/* Does what the kernel does with the link and the lifeline when a process
-   ends. */
+/* Ends the link and the lifeline as the kernel does when a process ends. */
 static void end_process(int rank, int peer)
 {
     baton__link_t *link = link_of(rank, peer);
@@ -257,7 +258,8 @@ LINKS_TEST(test_links_end_though_a_child_lives)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* A rank is told that another one has lost it, and need not tell that one. */
+/* A rank is told that a peer has lost it. When the rank then loses that peer,
+   too, it knows that the peer has lost it before. */
 LINKS_TEST(test_links_tell_who_is_lost)
 {
     connect_ends(0, 1);
@@ -320,7 +322,8 @@ static void end_after_reset(bool much_later)
     assert_int_equal(alive, 1);
     baton__links_ring(&ends[1].links, 2, 1);
     assert_true(is_woken(2, PATIENCE_MS));
-    baton__descriptor_close(&link_of(2, 1)->fd); /* with an unread ring */
+    /* the connection is closed with an unread ring */
+    baton__descriptor_close(&link_of(2, 1)->fd);
     assert_true(is_woken(1, PATIENCE_MS));
     settle(1);
     assert_int_equal(link_of(1, 2)->state, BATON__LINK_NONE);
@@ -490,7 +493,7 @@ LINKS_TEST(test_links_choose_the_common_network)
     its->addresses[0] = (baton__link_address_t){
         .family = AF_INET, .prefix = 20, .bytes = {192, 0, 2, 1}};
     its->addresses[1] = address(5, 32, 20);
-    /* The address in the second network. */
+    /* Only this address is in the second network. */
     its->addresses[2] = address(9, 17, 20);
     baton__links_connect(&ends[0].links, 1);
     struct sockaddr_in to;

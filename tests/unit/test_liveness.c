@@ -40,9 +40,9 @@ static void close_own(void)
     (void)close(told[1]);
 }
 
-/* A process that introduces itself, whose nonce differs by `off`, forks a
-   child, and sleeps. It makes no checks of cmocka, since it is a copy of the
-   test. */
+/* Forks a process that introduces itself with a nonce that differs by `off`,
+   forks a child, and sleeps. The process makes no checks of cmocka, since it is
+   a copy of the test. */
 static pid_t fork_other(uint64_t off)
 {
     pid_t pid = fork();

@@ -1,5 +1,6 @@
-/* Loans: which receives have one, and what the engine does with a message that
-   a reduce reads in place. The ranks take turns in one thread, so a rank does
+/* Loans: receives whose message the transport lends, so that a reduce reads it
+   in place (sched/loans.h). Tests which receives have one, and what the engine
+   does with the message. The ranks take turns in one thread, so a rank does
    nothing until the test drives it. */
 #include "base/alloc.h"
 #include "progress/driving/engine.h"
@@ -22,7 +23,7 @@ static int close_pair(void **state)
     return 0;
 }
 
-/* ---- which receives ---------------------------------------------------- */
+/* ---- the receives that have a loan ------------------------------------- */
 
 /* A schedule of rank 1 that receives from rank 0 and adds that to `sum`. */
 typedef struct graph {
@@ -91,8 +92,8 @@ TEST(test_loans_to_a_reduce_into_the_scratch)
     end(&g, 1);
 }
 
-/* A send of reduced data is marked as such, even if only a part was reduced,
-   and not if the data was overwritten since. */
+/* A send of reduced data is marked, even if only a part of the data was
+   reduced. It is not marked if the data were overwritten since. */
 TEST(test_sends_of_what_was_made)
 {
     for (int written = 0; written < 2; written++) {
@@ -218,7 +219,8 @@ TEST(test_loans_not_where_the_order_is_indirect)
     end(&g, 0);
 }
 
-/* A slot is used twice. The second use leaves one byte of the first. */
+/* A second receive and a second reduction use the slot again. They leave the
+   last element of the first message in it. */
 TEST(test_loans_of_a_slot_that_is_used_again)
 {
     graph_t g = begin();
@@ -329,7 +331,7 @@ static void sum_is(const sum_t *s, size_t count, int epochs)
 
 static sum_t sum; /* static, as it is too large for a stack */
 
-/* The message also has a size that takes several steps. */
+/* The second size is so large that the reduction takes several steps. */
 TEST(test_loans_are_read_where_they_lie)
 {
     static const size_t counts[] = {COUNT, LARGEST};
@@ -434,9 +436,9 @@ TEST(test_loans_are_read_into_a_target_that_is_free)
     pair->groups[1]->transport = inproc;
 }
 
-/* The message can't be read any more after some of its parts were reduced: into
-   a target of its own, into the other operand, or to where the message is
-   received. */
+/* The message can't be read any more after some of its parts were reduced. The
+   reduce writes to a target of its own, to the other operand, or to the memory
+   of the receive. */
 TEST(test_loans_that_can_not_be_read_are_received)
 {
     enum { OWN, OTHER, SAME, TARGETS };

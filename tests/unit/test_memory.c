@@ -1,5 +1,5 @@
 /* Every create, add and commit while the n-th of its allocations fails, for
-   each n. It returns an error, leaks nothing, and works when it is called
+   each n. The call returns an error, leaks nothing, and works when it is made
    again. */
 #include "sched/schedule.h"
 #include "support/stuck.h"
@@ -110,8 +110,8 @@ static baton_schedule_t *make(baton_group_t *group, int rank)
     return s;
 }
 
-/* Builds rank 0's schedule while an allocation fails. After a failure it is
-   committed again or, if the graph is incomplete, built again. */
+/* Builds rank 0's schedule while an allocation fails. After a failure the
+   schedule is committed again or, if the graph is incomplete, built again. */
 static baton_schedule_t *make_first(baton_group_t *group)
 {
     baton_schedule_t *s = NULL;

@@ -10,7 +10,8 @@
 
 enum { RANKS = 2, WARM_UP = 100, EPOCHS = SUPPORT_REPEAT(100000), COUNT = 50 };
 
-/* Runs a few epochs as a warm-up, and then so many, which must not allocate. */
+/* Runs a few epochs as a warm-up, and then `times` epochs, which must not
+   allocate. */
 static void expect_no_allocation(void (*epoch)(void *arg), void *arg, int times)
 {
     for (int i = 0; i < WARM_UP; i++) {

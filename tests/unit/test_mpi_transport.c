@@ -1,7 +1,17 @@
 /* Endpoints of the MPI transport, in one process and one thread, over a fake
    MPI: which way each message takes, and what happens if there is no room, no
    credit, or no peer any more. test_conformance.c tests the properties that all
-   transports share. */
+   transports share.
+
+   The words are those of packet.h. Near peers are on this host, and far ones on
+   others. Packets announce messages, and answer announcements; those for which
+   there is no capacity wait in an outbox. An offered message stays in the
+   sender's memory, where its receiver reads it. A pulled one is sent by MPI
+   when its receiver asks for the data. A body is sent at once, in several
+   packets. Each credit allows a peer to send one more message; the window is
+   the number of credits at first. To ring a far peer is to wake it over a link,
+   and a lifeline is a second connection to it (links.h). To ask a peer is to
+   find out whether it still answers (answers.h). */
 #include "support/cluster.h"
 #include "support/fake_mpi/fake_mpi.h"
 #include "support/malloc.h"
@@ -171,7 +181,7 @@ static baton_status_t post(int from, int to, uint32_t node, size_t bytes)
     return post_some(from, to, node, bytes, true);
 }
 
-/* Posts `count` such messages, numbered from `first`. */
+/* Calls post() for `count` messages, which are numbered from `first`. */
 static void post_all(int from, int to, uint32_t first, int count, size_t bytes,
                      baton_status_t expected)
 {
@@ -245,7 +255,7 @@ static bool is_readable(int rank)
     return is_ready(rank, 0, 0);
 }
 
-/* ---- which way --------------------------------------------------------- */
+/* ---- the way of a message ---------------------------------------------- */
 
 /* Sends, receives and compares a message. Returns the kind of packet that has
    announced it. */
@@ -476,7 +486,7 @@ TEST(test_mpi_fills_posted_receives)
             assert_false(arm(0));
             (void)poll_some(0, 64);
         }
-        /* It can't be withdrawn until the packet was taken. */
+        /* The receive can't be withdrawn before its packet was taken. */
         assert_false(withdraw_receive(7));
         settle(1);
         assert_true(came_whole(sizes[i]));
@@ -493,7 +503,7 @@ TEST(test_mpi_fills_no_other_receives)
     assert_true(post_receive(7, 100000));
     assert_int_equal(post(0, 1, 7, 100001), BATON_OK);
     assert_int_equal(post(0, 1, 7 + BATON__HOST_POSTS, 100000), BATON_OK);
-    /* Its place is taken. */
+    /* This receive would need the place that receive 7 has. */
     assert_false(post_receive(7 + BATON__HOST_POSTS, 100000));
     settle(1);
     assert_int_equal(seen[1].arrivals, 2);
@@ -777,7 +787,7 @@ TEST(test_mpi_host_without_a_file_is_refused)
     assert_int_equal(baton__host_open(&host, -1, 2, 0, 0), BATON_ERR_SYSTEM);
 }
 
-/* If the ring has no room for a packet, its buffer is free again. */
+/* If the ring has no room for a packet, the packet's buffer is free again. */
 TEST(test_mpi_full_ring_keeps_no_buffer)
 {
     open_local(2, 4096);
@@ -820,7 +830,7 @@ static void expect_window(int window)
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 50);
-    for (int i = 0; i < window; i++) { /* as many messages can be sent again */
+    for (int i = 0; i < window; i++) { /* the whole window is free again */
         assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
     }
     assert_int_equal(post(0, 1, 51, 16), BATON_OK);
@@ -900,7 +910,7 @@ static void expect_kept(size_t bytes, int most)
     for (int i = most - 1; i > 0; i -= 2) {
         drop(1, i);
     }
-    settle_all(2); /* half of the buffers are reported at once */
+    settle_all(2); /* half of the buffers are reported as free at once */
     for (int i = 0; i < most / 2; i++) {
         assert_int_equal(post(0, 1, 101, bytes), BATON_DONE);
     }
@@ -1032,7 +1042,8 @@ TEST(test_mpi_far_packets_wait_for_room)
     open_net(2, WINDOW);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < COUNT; i++) {
-        /* Beyond this, sends wait, and a body is tried again. */
+        /* Beyond this number of packets sends wait, and a body is tried
+           again. */
         bool full = i >= BATON__MPI_PACKETS;
         assert_int_equal(post(0, 1, i, i == BATON__MPI_PACKETS ? 300 : 8),
                          full ? BATON_OK : BATON_DONE);
@@ -1236,7 +1247,7 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
     assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
     settle(1);
     assert_true(withdraw(0, 1));
-    /* It takes the record of the withdrawn send. */
+    /* This send takes the record of the withdrawn one. */
     assert_int_equal(post(0, 1, 3, BYTES), BATON_OK);
     assert_int_equal(take(1, 0), BATON_OK);
     assert_int_equal(take(1, 1), BATON_OK);
@@ -1382,8 +1393,9 @@ static void reset_link(void)
     assert_int_equal(seen[0].losses, 0);
 }
 
-/* A firewall may have reset the connection. So packets are sent again if no
-   loss follows: soon, if there is a lifeline. */
+/* Nothing is sent over a link that was reset, since the peer may have ended.
+   But a firewall may have reset it. So packets are sent again if no loss
+   follows: soon, if there is a lifeline. */
 TEST(test_mpi_far_sends_nothing_behind_a_reset)
 {
     open_quiet();
@@ -1398,7 +1410,7 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     link_of(0, 1)->lifeline_open = true;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
-    uint16_t port; /* the port of this rank, which no other rank answers at */
+    uint16_t port; /* the port of this rank, at which no other rank answers */
     baton__answers_t *answers = &rank_of(0)->answers;
     support_ok(baton__answers_open(answers, baton__links_listen(NULL, 3, &port),
                                    0, 3, NULL));
@@ -1445,8 +1457,8 @@ TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
     }
 }
 
-/* A rank whose host refuses connections is lost if it is silent, unless there
-   was a lifeline: then a firewall refuses them. */
+/* A silent rank is lost if its host refuses connections, unless there was a
+   lifeline to the rank: then it may be a firewall that refuses them. */
 TEST(test_mpi_far_refused_rank_with_a_lifeline_lives)
 {
     enum { ASKS = 20 };
@@ -1568,7 +1580,7 @@ TEST(test_mpi_far_late_messages_wake_their_sender)
     settle_all(2);
     assert_int_equal(seen[1].arrivals, 2);
     drop(1, 0);
-    /* The same happens if data are awaited. */
+    /* The rank also wakes the sender if it awaits data. */
     fake_mpi_stop(true);
     assert_int_equal(take(1, 1), BATON_OK);
     pass_time(0);
@@ -1780,8 +1792,8 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
 }
 
 /* The peer is lost while everything is in progress: sends are announced, in
-   transfer and queued; four messages are pulled, more wait for that, and one
-   was not accepted; and answers are in the outbox. */
+   transfer and queued; four messages are pulled, more wait to be pulled, and
+   one was not accepted; and answers are in the outbox. */
 TEST(test_mpi_far_peer_is_lost_in_motion)
 {
     enum { LONG = PULLED_BYTES, MIDDLE = 5000, PULLED = 6 };
@@ -1801,7 +1813,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
     settle(1);
-    /* Three parts of each message. */
+    /* Three parts of each message that rank 1 sends are in transfer. */
     assert_int_equal(rank_of(1)->net.count, 6);
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
     int failing = 2;

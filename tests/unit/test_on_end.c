@@ -1,5 +1,6 @@
-/* The function that is called when an epoch has ended. It is called once for
-   each epoch, however that has ended. Also what the function may do. */
+/* The function that is called when an epoch has ended: it is called once for
+   each epoch, however the epoch has ended. Also the calls that this function
+   may make. */
 #include "support/sparse.h"
 
 #include <baton/partial.h>
@@ -11,7 +12,8 @@ typedef struct ends {
     baton_schedule_t *schedule;
     atomic_ullong count; /* number of calls, all right so far */
     atomic_bool wrong;
-    uint64_t last; /* a schedule that the function starts */
+    /* after each epoch below this one the function starts the next */
+    uint64_t last;
     baton_status_t status;
 } ends_t;
 
@@ -94,7 +96,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     atomic_store(&ends[0].count, 0);
     atomic_store(&ends[1].count, 0);
     support_schedules_run(cluster, pair.schedules);
-    support_pair_close(&pair); /* so all calls are over */
+    support_pair_close(&pair); /* so that all calls have returned */
     expect(&ends[0], 1, BATON_OK);
     expect(&ends[1], 1, BATON_OK);
 }

@@ -464,7 +464,8 @@ PAIR_TEST(test_lent_tensors_outlast_no_recovery)
 }
 
 /* When a step has ended, the application may free the memory that it lent for
-   it. It is not read if the next step fails before it has taken anything. */
+   it. The library does not read it if the next step fails before it has taken
+   anything. */
 PAIR_TEST(test_lent_tensors_are_not_read_after_their_step)
 {
     baton_partial_result_t seen;
@@ -484,8 +485,8 @@ PAIR_TEST(test_lent_tensors_are_not_read_after_their_step)
                   "");
 }
 
-/* Short vectors are copied, also with an operation that does not let them ride
-   on the activation. */
+/* Short vectors are copied, even if the operation does not allow an activation
+   to carry them. */
 PAIR_TEST(test_lent_vectors_that_are_short_are_copied)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
@@ -769,8 +770,7 @@ TEST(test_partial_wrong_use_is_refused)
         support_ok(baton_partial_test(p, &flag));
         assert_true(flag);
         seen = take_step(p, 3);
-        /* KEEP_ALL allows one wait a step; LATEST returns the latest result
-         * again. */
+        /* KEEP_ALL allows one wait a step, and LATEST any number. */
         support_expect(baton_partial_wait(p, SUPPORT_WAIT_MS, &seen),
                        keep == BATON_KEEP_ALL ? BATON_ERR_STATE : BATON_OK);
         assert_int_equal(value_of(&seen), 3);

@@ -175,8 +175,9 @@ static void take_right(void *arg, void *target, const void *left,
     memmove(target, right, count * baton_dtype_size(dtype));
 }
 
-/* Beyond a MiB a ring is used, unless the reduction does not commute. Then the
-   result of taking the right operand is the last rank's vector. */
+/* Beyond a MiB a ring is used, unless the reduction does not commute. The
+   operation here takes the right operand, so the result is the last rank's
+   vector. */
 TEST(test_the_order_of_operands_is_kept)
 {
     enum { SIZE = 5, COUNT = (int)(BATON_PARTIAL_TREE_BYTES / 4) + 1 };

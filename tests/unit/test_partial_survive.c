@@ -540,8 +540,7 @@ TEST(test_partial_goes_on_whoever_dies_when)
     assert_true(died > TRIALS / 4);
 }
 
-/* ---- with progress threads ------------------------------------------------
- */
+/* ---- with progress threads ---------------------------------------------- */
 
 static void start_step(rank_t *rank)
 {
@@ -648,9 +647,9 @@ static void leave_partial(void *arg)
     rank->left = true;
 }
 
-/* All ranks destroy their partials. The victim dies after so many further
-   messages; with -1 before all others have begun; or after its own destroy, in
-   which case this returns false. */
+/* All ranks destroy their partials. The victim dies after `messages` further
+   messages or, if that is -1, before it begins. If it has ended its own destroy
+   before, it dies then, and this returns false. */
 static bool die_in_destroy(rank_t *victim, int messages)
 {
     support_thread_t *threads[3];
@@ -936,8 +935,8 @@ static void open_sparse(baton_progress_t progress)
     }
 }
 
-/* Starts a step. If a step has not ended, its gradient is given again, except
-   to partial all-reduces. */
+/* Starts a step. If the last step has not ended, gives its gradient again; a
+   partial all-reduce gets a new gradient for each step. */
 static baton_status_t start_sparse(rank_t *rank)
 {
     double *in_place =
@@ -1051,7 +1050,7 @@ static void catch_up(rank_t *rank)
     }
     if (sparse_options.partial) {
         rank->started = false;
-        /* Counts the results that only other ranks had got. */
+        /* The step also counts the results that only other ranks had got. */
         rank->step = rank->result_count;
     }
 }
@@ -1123,7 +1122,7 @@ static void check_sparse(int died)
         }
         assert_memory_equal(rank->results, first->results,
                             sizeof rank->results);
-        /* The results came in the same order. */
+        /* All ranks have got the results in the same order. */
         assert_int_equal(rank->hash, first->hash);
         baton_status_t status = BATON_ERR_BUSY;
         while (status == BATON_ERR_BUSY) {
@@ -1308,8 +1307,7 @@ TEST(test_sparse_shrinks_after_a_lack_of_memory)
     assert_true(last > 10);
 }
 
-/* ---- sparse all-reduces that go on by themselves --------------------------
- */
+/* ---- sparse all-reduces that go on by themselves ------------------------ */
 
 static void solo_sparse_options(void)
 {

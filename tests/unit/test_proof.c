@@ -102,7 +102,7 @@ TEST_BETWEEN(test_empty_set_is_neutral, open_proof, close_proof)
     holds(unite(empty(), empty()), nobody);
 }
 
-/* Parts of a vector, which begin at index `first`. */
+/* Fills and checks parts of a vector, from an index on. */
 TEST_BETWEEN(test_elements_have_their_places, open_proof, close_proof)
 {
     vector_t parts;

@@ -166,8 +166,8 @@ static void check_outcomes(const part_t *part, uint64_t failing)
         check_epoch(part, epoch, (baton_status_t)status);
         assert_true(epoch >= failing || status == BATON_OK);
         assert_true(epoch != failing || status == BATON_ERR_SYSTEM);
-        /* At least the epochs that had been started fail after it. A rank that
-           is alone in its group can go on. */
+        /* After a failed epoch, at least the epochs that had been started by
+           then fail, too. A rank that is alone in its group can go on. */
         assert_true(part->size == 1 || !failed || status == BATON_ERR_SYSTEM);
         failed |= status != BATON_OK;
     }
@@ -595,7 +595,7 @@ TEST_EACH(test_wait_with_ends_by_its_function, 2)
                                             take_turn, &beside),
                    BATON_DONE);
     assert_int_equal(beside.turns, 3);
-    do { /* until the error can say what the epoch waits for */
+    do { /* until the error can name the awaited message */
         support_expect(
             baton_schedule_wait_with(beside.own, 0, 1, take_turn, &beside),
             BATON_ERR_TIMEOUT);

@@ -1,5 +1,5 @@
-/* After failures the caller owns its memory again, and a group works again once
-   it was recovered. baton-fuzz tests random failures of nodes. */
+/* After failures the caller owns its memory again, and a group works again
+   after a recovery. baton-fuzz tests random failures of nodes. */
 #include "base/clock.h"
 #include "progress/state/task.h"
 #include "support/cluster.h"
@@ -27,7 +27,7 @@ TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
     support_cluster_run(cluster, run_given_up, &seed);
 }
 
-/* ---- notices that recovery gives --------------------------------------- */
+/* ---- the notices of a recovery ----------------------------------------- */
 
 /* The other ranks wait for a rank that recovers late, and name it. */
 TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
@@ -92,12 +92,13 @@ TEST_MANUALLY(test_recovery_leaves_no_failure_unreported, 2)
         support_expect(baton_schedule_wait(s[0], -1),
                        seen ? BATON_OK : BATON_ERR_CANCELLED);
         support_ok(baton_schedule_wait(s[1], -1));
-        /* So that the epochs before this one have its number. */
+        /* Epochs count from 1 again after a recovery, so an earlier epoch had
+           the number of this one. */
         if (round > 0) {
             pair.sent = (uint64_t)round + 7;
             support_schedules_run(cluster, s);
             assert_int_equal(pair.got, round + 7);
-            /* This epoch is an earlier one by now. */
+            /* The epoch that was cancelled is no longer the last one. */
             support_ok(baton_schedule_wait(s[0], -1));
         }
     }
@@ -173,8 +174,8 @@ static void recover_in_part(support_cluster_t *ranks, const char *order)
     }
 }
 
-/* Ranks that know each other start a barrier. Rank 0 recovers, and the other
-   ranks have not yet done so. */
+/* Ranks that know each other start a barrier. Rank 0 completes its recovery,
+   and the other ranks have only begun theirs. */
 static baton_schedule_t **recover_first(support_cluster_t *cluster,
                                         keeper_t keepers[3])
 {
@@ -193,8 +194,8 @@ static baton_schedule_t **recover_first(support_cluster_t *cluster,
     return s;
 }
 
-/* Rank 0 recovers again before the other ranks have finished. They still learn
-   when they have. */
+/* Rank 0 begins another recovery before the other ranks have completed the
+   first. They complete it nevertheless, and then learn of the second. */
 TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
 {
     keeper_t keepers[3] = {{0, 0}};
@@ -218,8 +219,8 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
     support_schedules_destroy(cluster, s);
 }
 
-/* Rank 0 destroys the schedule then. For the other ranks the recovery has
-   ended, too. */
+/* After its recovery rank 0 destroys the schedule. The recovery of the other
+   ranks ends nevertheless. */
 TEST_WITH(test_recovery_ends_though_a_peer_destroys, 3, SUPPORT_OWN_MANUAL)
 {
     keeper_t keepers[3] = {{0, 0}};
@@ -258,8 +259,8 @@ static bool withdraw_receive(void *endpoint, baton_token_t token, int peer)
     return withdraws;
 }
 
-/* A sender has filled the receive. The poll returns a failure before it reports
-   that. */
+/* A sender has filled the receive. The poll reports a failure before it reports
+   the end of the receive. */
 static size_t poll_filled(void *endpoint, baton_event_t *out, size_t max)
 {
     size_t count = baton__inproc_transport.poll(endpoint, out, max - 1);
@@ -309,7 +310,7 @@ TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
     end_behind_failure();
 }
 
-/* ---- who waits meanwhile ---------------------------------------------- */
+/* ---- threads that wait meanwhile -------------------------------------- */
 
 typedef struct waiting {
     baton_schedule_t *schedule;

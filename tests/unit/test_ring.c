@@ -1,6 +1,7 @@
-/* The rings in shared memory: their exact capacity, their end, fairness, and
-   producers that are killed or stopped in the middle of a record, or while they
-   ring a doorbell. */
+/* The rings in shared memory, which are queues of records: their exact
+   capacity, their end, fairness, and producers that are killed or stopped in
+   the middle of a record, or while they ring a doorbell, which wakes the
+   consumer. */
 #include "support/cluster.h"
 #include "transport/shm/doorbell.h"
 #include "transport/shm/ring.h"
@@ -252,9 +253,10 @@ static bool is_rung(const baton__doorbell_t *bell)
     return poll(&fd, 1, 0) == 1;
 }
 
-/* The sleeper is armed. A process rings its bell, and gets the signal
-   meanwhile. The sleeper must wake, or else at the ring of another process. The
-   same must be true after it has armed again. */
+/* Arms the sleeper. A process that rings the sleeper's bell gets the signal
+   meanwhile. The sleeper must be woken by this process or, if the signal came
+   before the ring, by another process. After the sleeper is armed again,
+   another process must wake it, too. */
 static void expect_woken(baton__doorbell_t bells[3], baton__bell_t armed_for,
                          int where)
 {

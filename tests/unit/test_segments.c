@@ -119,8 +119,8 @@ HOST_TEST(test_segments_fill_gaps)
     assert_int_equal(host.segments.total, MIB);
 }
 
-/* Of two segments that follow each other at one address, the peer maps the
-   last. */
+/* The peer unmaps segments that the owner has freed. If an old mapping is left
+   when a new segment has its address, the peer maps the new segment. */
 HOST_TEST(test_segments_that_were_freed_are_unmapped)
 {
     open_host(64 * MIB);
@@ -152,7 +152,7 @@ HOST_TEST(test_segments_of_a_peer_that_is_behind)
     int count = 0;
     size_t most = (size_t)48 * MIB;
     while (count < BLOCKS && host.segments.total < most) {
-        /* So large that the block gets a segment of its own. */
+        /* This block is so large that it gets a segment of its own. */
         size_t part = host.segments.total / 4;
         size_t bytes = part > BYTES ? part : BYTES;
         blocks[count] = baton__segments_allocate(&host.segments, bytes);
@@ -182,7 +182,7 @@ HOST_TEST(test_segments_have_limits)
     baton__segments_release(&host.segments, block);
     block = baton__segments_allocate(&host.segments, 3 * MIB);
     assert_non_null(block);
-    /* There is no memory for it. */
+    /* No memory is left. */
     assert_null(baton__segments_allocate(&host.segments, 100));
     baton__segments_release(&host.segments, block);
     for (int nth = 1; nth <= 2; nth++) {

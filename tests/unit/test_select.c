@@ -103,7 +103,7 @@ TEST(test_selections_are_those_of_a_sort)
     for_each_isa(run_cases);
 }
 
-/* ---- of sums ----------------------------------------------------------- */
+/* ---- sums -------------------------------------------------------------- */
 
 static double left[LARGEST], right[LARGEST], sums[LARGEST];
 
@@ -258,7 +258,8 @@ static void compute(const baton_accumulation_t *of, void *g, void *velocity,
     add(of, sum, g);
 }
 
-/* Accumulates with each vector in which the selection may look first. */
+/* Accumulates with different guesses of the threshold, at which the selection
+   begins. */
 static void expect_terms(const baton_accumulation_t *given, size_t k)
 {
     static double g[LARGEST], velocity[LARGEST];

@@ -1,7 +1,8 @@
 /* baton_group_shrink with ranks that die at any moment, even while they report
    to others, and whose deaths not every rank notices by itself. Also
    partitions, and partials that go on by themselves after one. All ranks take
-   turns in one thread. Over MPI: mpi/mpi_survivors.c. */
+   turns in one thread. Over MPI: mpi/mpi_survivors.c. Ranks report losses,
+   recoveries and farewells by notices, which are short messages. */
 #include "base/alloc.h"
 #include "ops/op.h"
 #include "progress/state/member.h"
@@ -248,7 +249,8 @@ static void kill_some_meanwhile(void)
                 all_learned &= learned[victim];
             }
             if (ranks[victim].dead && learned[victim] && below(50) == 0) {
-                /* So that no death remains unknown. */
+                /* So that no death remains unknown: the rank that has noticed
+                   it may have died since. */
                 learn(below(size), victim);
             }
         }
@@ -339,7 +341,7 @@ static unsigned part(int count, unsigned cut, unsigned ended,
             const unsigned others = (cut >> r & 1 ? ~cut : cut) & all & ~ended;
             const int lowest = __builtin_ctz(others);
             char says[160];
-            /* The reason is known of the rank that is lost first. */
+            /* The error has the reason for the rank that is lost first. */
             (void)snprintf(says, sizeof says,
                            "partition: %d rank%s, the lowest of which is rank "
                            "%d%s, can't be reached",
@@ -394,7 +396,8 @@ TEST(test_every_cut_leaves_one_side)
                                           .dtype = BATON_U64,
                                           .on_loss = BATON_ON_LOSS_CONTINUE};
     cut_all(7, NULL);
-    /* The ranks destroy their groups one after another. */
+    /* The ranks destroy their groups one after another, so each waits in vain
+       for those after it. */
     support_set_variable("BATON_DESTROY_MS", "1");
     cut_all(5, &full);
     support_set_variable("BATON_DESTROY_MS", NULL);
@@ -538,8 +541,9 @@ SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
     assert_int_equal(ranks[0].answers, 1);
 }
 
-/* Rank 0 has agreed with rank 1 that all live, and dies. When rank 1 takes that
-   view over, it has got another one from rank 2, which awaits an answer. */
+/* Rank 0 has agreed with rank 1 that all live, and dies. (A view is the set of
+   ranks that a rank knows to be lost: shrink.h.) When rank 1 takes over that
+   view, it has got another one from rank 2, which awaits an answer. */
 SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
 {
     const baton_header_t agreed = {
@@ -714,9 +718,9 @@ SHRINK_TEST(test_who_hears_of_a_loss_tells_it_on)
     assert_null(baton__group_loss(ranks[2].group, 0));
 }
 
-/* Rank 1 hears from rank 0 that rank 2, which lives, is lost. Rank 1's
-   transport must learn of that, too. Otherwise transfers to rank 1 would not
-   end. */
+/* Rank 1 hears from rank 0 that rank 2, which lives, is lost, and tells rank 2.
+   Rank 2's transport must learn that rank 1 goes on without rank 2. Otherwise
+   transfers to rank 1 would not end. */
 SHRINK_TEST(test_who_is_taken_for_lost_is_told)
 {
     open_collective(3);
@@ -813,7 +817,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
         support_ok(baton_schedule_commit(s[r]));
     }
     for (int r = 1; r < 3; r++) {
-        /* So that ranks know each other's schedules. */
+        /* This start introduces the schedules of these ranks to each other. */
         support_ok(baton_schedule_start(s[r]));
     }
     step(3, 6);

@@ -773,7 +773,7 @@ TEST(test_steps_that_differ_are_told)
     support_sparse_close(group);
 }
 
-/* ---- partial ones ------------------------------------------------------ */
+/* ---- partial all-reduces ----------------------------------------------- */
 
 static baton_sparse_options_t partial_options(void)
 {
@@ -815,7 +815,8 @@ TEST(test_partial_sends_little_for_one_rank)
         support_sparse_start(group);
         support_ok(baton_sim_run(group->sim, -1));
         for (int rank = 0; rank < size; rank++) {
-            assert_true(take(group, rank)); /* all residuals are not zero */
+            /* after this step every rank has a residual */
+            assert_true(take(group, rank));
         }
         uint64_t before = baton_sim_totals(group->sim).bytes;
         start_alone(group, 0);
@@ -863,8 +864,8 @@ TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
 }
 
 /* The expected velocities. u advances with each start of its rank, whether late
-   or not. It becomes 0 where a result that the rank has got has an entry. No
-   part of it is lost. */
+   or not. It becomes 0 at each entry of a result that the rank has got. No part
+   of it is lost. */
 typedef struct momenta {
     support_sparse_t *group;
     /* Left: the part that is in no result yet. */

@@ -12,7 +12,8 @@ enum { STEPS = 2, BLOCK = 5000 };
 /* ---- gradients --------------------------------------------------------- */
 
 enum {
-    /* Almost rank 0's gradient, with the opposite sign on odd ranks. */
+    /* Gradients are almost those of rank 0, with the opposite sign on odd
+       ranks. So sums nearly cancel. */
     CANCELS = SELECT_KINDS,
     /* Some elements are NaN, or infinite with one sign, so that the bits of
        sums do not depend on the order of the operands. */

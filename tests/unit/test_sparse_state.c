@@ -124,7 +124,7 @@ TEST(test_import_goes_on_with_the_same_bits)
     }
 }
 
-/* ---- partial ones ------------------------------------------------------ */
+/* ---- partial all-reduces ----------------------------------------------- */
 
 /* One rank starts after the epoch of the others has ended, unless that epoch
    waits for it. So in modes that allow it, a gradient is pending after each
@@ -215,7 +215,8 @@ TEST(test_import_goes_on_with_the_same_late_ranks)
         options.mode_ranks = options.mode == BATON_QUORUM ? 1 : 0;
         options.momentum = i % 3 == 0 ? 0.5 : 0;
         options.short_velocity = i % 6 == 0;
-        options.warmup = i / 4 % 2 == 0 ? 8 : 0; /* a k above max_k */
+        /* in the warm-up k is above max_k */
+        options.warmup = i / 4 % 2 == 0 ? 8 : 0;
         options.sync_every = i % 5 == 0 ? 4 : 0;
         options.seed = 5;
         go_on_late(sizes[i / 4 % 4], &options);
@@ -263,7 +264,7 @@ TEST(test_export_between_different_steps_is_refused)
     support_sparse_close(group);
 }
 
-/* ---- another cut ------------------------------------------------------- */
+/* ---- other tensors ----------------------------------------------------- */
 
 /* A step of zero gradients that sends everything: the result is the sum of the
    residuals. */
@@ -355,8 +356,8 @@ TEST(test_residual_and_velocity_are_what_steps_begin_with)
     support_sparse_close(right);
 }
 
-/* After the import of a state of the warm-up, entries that sparse steps have
-   sent since are not masked in the velocity of a dense one. */
+/* A state of the warm-up is imported after sparse steps. The next dense step
+   must not change the velocity of entries that these sparse steps had sent. */
 TEST(test_import_goes_back_to_dense_steps)
 {
     baton_sparse_options_t options = some_options();

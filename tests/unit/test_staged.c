@@ -324,7 +324,8 @@ TEST(test_staged_unreadable_host_messages_are_received)
     post(pair, 6, HOST, ROOM);
     emulated_fail_work(pair->ends[1].device, 1);
     (void)take_next(pair, 6, DEVICE);
-    for (int polls = 0; polls < 9; polls++) { /* of ROOM / BLOCK */
+    /* fewer polls than ROOM / BLOCK, the blocks of a message */
+    for (int polls = 0; polls < 9; polls++) {
         emulated_synchronise_all(pair->ends[1].device);
         poll_both(pair);
     }
@@ -514,7 +515,7 @@ typedef struct traffic {
     support_random_t random;
     mishap_t mishap;
     uint32_t posted;           /* number of messages that were posted */
-    bool withdrawn[TURNS + 1]; /* by number of the message */
+    bool withdrawn[TURNS + 1]; /* for each number of a message */
     bool sending[SLOTS], receiving[SLOTS];
     uint32_t number[SLOTS], expected[SLOTS];
     /* The number of the last message that has arrived. Messages arrive in
@@ -891,8 +892,8 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
 }
 
 /* An end that closes declines offers that it has not read yet, as soon as there
-   is room for the answer. Otherwise their sender would wait for ever. It yields
-   after each refusal, which may take long, but gives up at some time. */
+   is room for the answer. Otherwise their sender would wait for ever. While
+   there is no room the end yields and tries again, up to a time limit. */
 TEST(test_staged_close_declines_offers)
 {
     for (int late = 0; late < 2; late++) {

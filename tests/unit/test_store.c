@@ -244,7 +244,18 @@ PROGRAM(find_world)
         CHECK_OK(baton_group_destroy(group));
     }
     if (size > 1) {
+        /* Rank 0 of a larger world does not come. */
         baton_group_t *group = NULL;
+        (void)snprintf(text, sizeof text, "%d", rank == 0 ? size : rank);
+        CHECK(setenv(variables[0], text, 1) == 0);
+        CHECK(setenv(variables[1], "4", 1) == 0);
+        CHECK(unsetenv(variables[2]) == 0);
+        CHECK(baton_group_create_world(engine, 300 + 100 * rank, &group) ==
+              BATON_ERR_TIMEOUT);
+        CHECK_SAYS("for rank 0. Ranks");
+        (void)snprintf(text, sizeof text, "%d", rank);
+        CHECK(setenv(variables[0], text, 1) == 0);
+        CHECK(setenv(variables[1], "3", 1) == 0);
         CHECK(setenv(variables[2], "1(x2)", 1) == 0);
         CHECK(baton_group_create_world(engine, 60000, &group) ==
               BATON_ERR_INVALID);
@@ -343,6 +354,32 @@ TEST_BETWEEN(test_store_is_removed_by_rank_0, make_folder, NULL)
     run_ranks(leave_early, 3, -1);
     assert_true(time(NULL) - before < 20);
 }
+
+/* Each rank destroys two groups, and one that was made of the first of them, in
+   an order of its own. Of three ranks, one is killed meanwhile. */
+PROGRAM(leave_in_any_order)
+{
+    const int ranks[] = {0, 1, 2, 3};
+    baton_group_t *first = make_group(engine, store, rank, size, "first");
+    baton_group_t *second = make_group(engine, store, rank, size, "second");
+    baton_group_t *part;
+    CHECK_OK(baton_group_create_sub(first, ranks, size, "part", &part));
+    support_set_variable("BATON_DESTROY_MS", "86400000");
+    CHECK_OK(baton_group_destroy(rank == 0 ? first : NULL));
+    if (size == 4) {
+        check_sums(rank, second);
+        check_sums(rank, part);
+    } else if (rank == 2) {
+        (void)raise(SIGKILL);
+    }
+    CHECK_OK(baton_group_destroy(rank % 2 == 1 ? second : NULL));
+    CHECK_OK(baton_group_destroy(rank == 0 ? NULL : first));
+    CHECK_OK(baton_group_destroy(part));
+    CHECK_OK(baton_group_destroy(rank % 2 == 1 ? NULL : second));
+}
+
+STORE_TEST(test_store_groups_are_left_in_any_order, leave_in_any_order, 4, -1)
+STORE_TEST(test_store_rank_dies_while_others_leave, leave_in_any_order, 3, 2)
 
 /* A rank is killed in the middle of its work: the others get an error that
    names it, and shrink the group. */
@@ -471,9 +508,9 @@ TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
     ask_peers(false);
 }
 
-/* Rank 1 is stopped while it reads rank 0's vector. When it continues, rank 0
-   has lost it, and has its vector back: it has written to it and freed it. So
-   rank 1 must not take what it reads for the result, nor end by SIGSEGV. */
+/* Rank 1 is stopped while it reads rank 0's vector. When rank 1 continues, rank
+   0 has counted it as lost, and has written to the vector and freed it. So rank
+   1 must not take the data that it reads for the result, nor end by SIGSEGV. */
 enum { LONG = 1 << 24 };
 static int32_t *result; /* rank 1's result; rank 0 looks at it */
 
@@ -699,7 +736,7 @@ PROGRAM(be_elsewhere)
     check_sums(rank, group);
     CHECK(requests > 0);
     CHECK_OK(baton_group_destroy(group));
-    CHECK(requests <= 0); /* that of the last flush was not counted */
+    CHECK(requests <= 0); /* the request of the last flush was not counted */
 #else
     CHECK(status == BATON_ERR_UNSUPPORTED);
     CHECK_SAYS("this libbaton was built without UCX");
@@ -756,7 +793,8 @@ static baton_status_t get_slowly(void *context, const char *key, void *value,
         last = (unsigned)strtoul(strchr(key, '.') + 1, NULL, 10);
         if (last == slow) {
             slow = 0;
-            /* Longer than CONFIRM_NS in bootstrap_store.c, which is 1 s. */
+            /* Sleeps for longer than CONFIRM_NS in bootstrap_store.c, which is
+               1 s. */
             (void)usleep(1500000);
         }
     }
@@ -993,8 +1031,7 @@ PROGRAM(refuse)
 
 STORE_TEST(test_store_calls_are_refused, refuse, 1, -1)
 
-/* ---- groups that change ---------------------------------------------------
- */
+/* ---- groups that change ------------------------------------------------- */
 
 enum { ROUNDS = 20, GROWN = 4 };
 
@@ -1117,7 +1154,7 @@ PROGRAM(persist)
                      : baton_group_join(engine, &mortal, "persist",
                                         rank == dying ? 1000 : 60000, &group);
         if (rank == dying) {
-            (void)raise(SIGKILL); /* this process was not needed */
+            (void)raise(SIGKILL); /* the group did not need this process */
         }
     }
     check_sums(rank, group);
@@ -1138,7 +1175,7 @@ TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
-/* The first call is overwritten at once, as by a leader of an earlier attempt
+/* Overwrites the first call at once, as does the leader of an earlier attempt
    that was stopped and continues. */
 static baton_status_t put_and_overwrite(void *context, const char *key,
                                         const void *value, size_t bytes)
@@ -1148,7 +1185,7 @@ static baton_status_t put_and_overwrite(void *context, const char *key,
     if (status == BATON_OK && !done && strstr(key, ".call") != NULL) {
         int64_t call[64] = {0};
         memcpy(call, value, bytes < sizeof call ? bytes : sizeof call);
-        call[0]++; /* its number */
+        call[0]++; /* the call now has another number */
         done = true;
         status = put_inner(context, key, call, bytes);
     }

@@ -18,8 +18,7 @@ static baton_group_t *make(const support_cluster_t *cluster, int rank,
     return group;
 }
 
-/* ---- any of them ----------------------------------------------------------
- */
+/* ---- failures of any allocation ----------------------------------------- */
 
 static void run_random(support_worker_t *worker)
 {
@@ -40,8 +39,7 @@ TEST(test_subgroups_random_ones_work)
     }
 }
 
-/* ---- ranks that come late, or are lost ------------------------------------
- */
+/* ---- ranks that come late, or are lost ---------------------------------- */
 
 /* Notices of a recovery that reach a rank before it has made the group are not
    lost. */
@@ -108,8 +106,7 @@ TEST_MANUALLY(test_subgroups_loss_is_of_its_ranks, 3)
     support_ok(baton_group_destroy(later));
 }
 
-/* ---- wrong use ------------------------------------------------------------
- */
+/* ---- wrong use ---------------------------------------------------------- */
 
 TEST_MANUALLY(test_subgroups_wrong_lists_are_refused, 3)
 {

@@ -484,7 +484,8 @@ TEST(test_tensors_start_when_they_are_ready)
             assert_true(t == CONV || result.count == model[t].count);
         }
     }
-    assert_int_equal(run_tensor(world, BIAS), 0); /* for the next step */
+    /* this gradient is for the next step */
+    assert_int_equal(run_tensor(world, BIAS), 0);
     support_expect(baton_tensors_wait(world->sets[0], LAST, -1, &result),
                    BATON_ERR_STATE);
     close_world(world);

@@ -55,7 +55,8 @@ TEST_EACH(test_timeout_names_what_is_awaited, 2)
     support_schedules_destroy(cluster, schedules);
 }
 
-/* Of many nodes the first eight are named, and of those after them four. */
+/* If many nodes wait, the error names the first eight, and four of the nodes
+   after these. */
 TEST_MANUALLY(test_timeout_names_some_of_many, 2)
 {
     enum { MANY = 10 };
@@ -437,7 +438,7 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     }
     baton_log_set(note, &journal);
     baton__inquiry_take(s[1], 0, &answer);
-    first->told = 0; /* needed if the last wait was long */
+    first->told = 0; /* a long wait may have changed this */
     baton__task_of(s[0])->reporter =
         (baton__reporter_t){.schedule = first->identity,
                             .at_ns = baton__clock_ns(),
@@ -606,8 +607,10 @@ TEST(test_stalls_before_the_commits_are_left_to_one)
     support_cluster_close(cluster);
 }
 
-/* Rank 1 waits for rank 0 in epoch 1, and rank 2 for rank 1 in epoch 2. Later
-   rank 1 asks no more. When rank 0 has made progress, rank 2 soon reports. */
+/* Rank 1 waits for rank 0 in epoch 1, and rank 2 for rank 1 in epoch 2. Rank 1
+   has asked first, so rank 2 leaves the report to rank 1, even when rank 1 has
+   not asked for 6 s. But if rank 0 has made progress since rank 1 asked, rank 2
+   reports. */
 TEST(test_stall_in_two_epochs_is_left_to_one)
 {
     support_set_variable("BATON_STALL_MS", NULL);

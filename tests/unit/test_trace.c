@@ -35,7 +35,7 @@ typedef struct file {
    to. */
 typedef struct seen {
     baton_trace_record_t of;
-    baton_trace_schedule_t schedule; /* all zero: none */
+    baton_trace_schedule_t schedule; /* all fields are 0: no schedule */
 } seen_t;
 static seen_t seen[MOST];
 static size_t seen_count;
@@ -141,9 +141,9 @@ static size_t count_of(baton_trace_what_t what, int rank)
     return count;
 }
 
-/* Returns the only record of this kind, on this rank, of the same epoch and
-   schedule. NULL: there is none. If `peer` is not -1, the record must have this
-   peer and the same tag. */
+/* Returns the only record of the kind `what` on rank `rank` that has the epoch
+   and schedule of the record `of`. NULL: there is none. If `peer` is not -1,
+   the record must have this peer, and the tag of `of`. */
 static const seen_t *find(const seen_t *of, baton_trace_what_t what, int rank,
                           int peer)
 {
@@ -262,8 +262,8 @@ static baton_status_t fail_once(void *arg, baton_call_t *call)
     return --*left == 0 ? BATON_ERR_CANCELLED : BATON_OK;
 }
 
-/* After the recovery a schedule counts as another one. Its first epochs are not
-   those before. */
+/* After the recovery a schedule counts as another one. So its first epochs are
+   not confused with those before the recovery. */
 TEST_MANUALLY(test_trace_of_a_failed_epoch, 2)
 {
     file_t *file = own();
@@ -313,8 +313,7 @@ TEST(test_trace_leaves_the_simulator_out)
     assert_int_equal(file->head->written, file->mark);
 }
 
-/* ---- spans, and the ring --------------------------------------------------
- */
+/* ---- spans, and the ring ------------------------------------------------ */
 
 /* Adds so many spans that they fill a quarter of the ring. */
 static void add_spans(void *arg)
@@ -403,8 +402,7 @@ TEST(test_trace_names_255_spans)
     }
 }
 
-/* ---- files and processes --------------------------------------------------
- */
+/* ---- files and processes ------------------------------------------------ */
 
 #define CHECK(right) ((right) ? (void)0 : child_fails(__LINE__))
 static void child_fails(int line)
@@ -561,8 +559,7 @@ TEST(test_trace_has_4096_schedules)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* ---- a job that loses a rank ----------------------------------------------
- */
+/* ---- a job that loses a rank -------------------------------------------- */
 
 static void run_job(const char *folder, int rank)
 {

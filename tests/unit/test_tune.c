@@ -14,17 +14,18 @@ enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
 
 /* ---- injected times ------------------------------------------------------ */
 
-/* names: the algorithms, with the cheapest by the model first. times: by rank
-   and algorithm, the time of an epoch in us. last_sample: a number of a sample
-   on rank 1, from 1. This sample takes long_ms milliseconds or, if that is 0,
-   the next allocation after it fails. 0: no such sample. Then the samples of a
-   size are times these factors, whose median is 1, in an order that differs
-   between algorithms; the first one does not count. */
+/* The algorithms, the cheapest by the model first. */
 static const char *names[TRIED];
+/* The time of an epoch in us, by rank and algorithm. */
 static double times[RANKS][TRIED];
+/* Each sample but the first of a size is the time multiplied by one of these
+   factors, whose median is 1, in an order that differs between algorithms. */
 static const double factors[] = {60, .1, 50, .3, 80, 1, .2, 70, .4};
 static int taken_before[RANKS][TRIED];
 static atomic_int samples;
+/* The number of a sample on rank 1, from 1: it takes long_ms milliseconds or,
+   if long_ms is 0, the next allocation after it fails. 0: there is no such
+   sample. If it is not 0, samples are times without factors. */
 static int last_sample, long_ms;
 
 static double inject(int rank, const char *algorithm, double us)
@@ -343,7 +344,8 @@ TEST_WITH(test_a_failure_half_way, RANKS, SUPPORT_OWN_ENGINES)
     tune_well(cluster, usual);
     baton_tune_options_t options = usual;
     options.most_bytes = (size_t)BYTES * 64;
-    /* Includes the last sample of all, after which only a vote is left. */
+    /* The last of these is the last sample of all, after which only a vote is
+       left. */
     static const int last[] = {1, 14, 40, 92, 160};
     for (size_t i = 0; i < sizeof last / sizeof last[0]; i++) {
         task_t task = task_of(options);
@@ -677,7 +679,7 @@ TEST_WITH(test_a_rank_that_does_not_measure, RANKS, SUPPORT_OWN_ENGINES)
     for (int late = 0; late < 2; late++) {
         support_cluster_run(cluster, choose, &(bool){late != 0});
     }
-    /* The group does not try again. */
+    /* After this failure the group does not measure again. */
     support_cluster_run(cluster, run_allreduce, NULL);
     support_set_variable("BATON_TUNE", NULL);
     assert_int_equal(samples, 0);

@@ -188,8 +188,9 @@ TEST_MANUALLY(test_starts_are_not_waited_for_for_ever, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* If ranks share processors, a start yields as a wait does, even if the epoch
-   ends in the start. Whether a thread waits then is a hint. */
+/* The driver's start gets a hint whether a wait will follow. If ranks share
+   processors, a start yields as a wait does. So there the hint becomes false if
+   no wait came after the last start, even if the epoch ended in that start. */
 TEST_MANUALLY(test_starts_that_yield_are_told_who_waits, 1)
 {
     baton_group_t *group = show_hints(cluster);
@@ -381,8 +382,7 @@ static void run_rank_1(void *arg)
 {
     start(1);
     baton_status_t status = wait(1, SUPPORT_WAIT_MS);
-    /* An interrupt from before is reported to a thread that has started
-       nothing. */
+    /* An earlier interrupt is reported to a thread that has started nothing. */
     support_ok(status == BATON_ERR_INTERRUPTED && of.kind >= RECOVERY
                    ? wait(1, SUPPORT_WAIT_MS)
                    : status);

@@ -48,9 +48,9 @@ static void says_null(const char *function, const char *what)
     support_says(text);
 }
 
-/* Expect that function(arguments ...) sets a message that its argument `what`
-   is NULL. REFUSES also expects that it returns an error, and GIVES that it
-   returns `value`. */
+/* These macros expect that function(arguments ...) sets a message that its
+   argument `what` is NULL. REFUSES also expects that the function returns an
+   error, and GIVES that it returns `value`. */
 #define REFUSES(what, function, ...)                                           \
     (support_expect(function(__VA_ARGS__), BATON_ERR_INVALID),                 \
      says_null(#function, what))

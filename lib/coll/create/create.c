@@ -49,7 +49,7 @@ typedef struct call {
     const baton_operands_t *on;
     int rank, size;
     bool is_root;
-    bool by_counts; /* this rank knows the sizes of all blocks, from counts */
+    bool by_counts; /* the operands of this rank have the sizes of all blocks */
 
     size_t element;
     /* The size of this rank's block or, in a collective without blocks, of the
@@ -58,7 +58,7 @@ typedef struct call {
     size_t offset;                 /* the offset of this rank's block */
     size_t all_source, all_target; /* sizes of the source and target vectors */
     /* The size of each rank's block. NULL: the blocks are equal, or the builder
-       gets the counts themselves. */
+       gets on->counts itself. */
     size_t *blocks;
     /* In an alltoallv, the size of each block of the target; otherwise NULL. */
     size_t *others;
@@ -91,7 +91,7 @@ static bool has_counts(const call_t *call)
     return true;
 }
 
-/* Fills all of a call_t except the sizes. */
+/* Returns a call_t with all fields set except the sizes. */
 static call_t create_describe(const baton__collective_t *of, const char *verb,
                               const baton_group_t *group,
                               const baton_operands_t *on)
@@ -116,7 +116,8 @@ static call_t create_describe(const baton__collective_t *of, const char *verb,
                             : on->source == NULL || (on->source == on->target &&
                                                      of->source == of->target);
     } else if (on->source == NULL && of->reduces) {
-        /* In a reduce, this is a rank other than the root. */
+        /* In a reduce, ranks other than the root have no target. If such a rank
+           passes only a target, that is its source. */
         call.source = on->target;
     }
     return call;
@@ -152,8 +153,8 @@ static bool add_up(const call_t *call, const size_t *counts, int ranks,
     return true;
 }
 
-/* Fills the sizes of a call_t except the arrays. Returns false if a count is
-   too large. */
+/* Sets the sizes of a call_t, but not the arrays `blocks` and `others`. Returns
+   false if a count is too large. */
 static bool create_measure(call_t *call)
 {
     const baton__collective_t *of = call->of;
@@ -184,7 +185,7 @@ static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;
     if (!call->by_counts || call->of->reduces) {
-        /* A builder that reduces gets the counts themselves. */
+        /* A builder that reduces gets on->counts, in elements. */
         return true;
     }
     call->blocks = baton__alloc(2 * size, sizeof *call->blocks);
@@ -363,10 +364,10 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     return views;
 }
 
-/* States the type and the count as terms, which must be the same on all ranks.
-   The builder of a collective that only moves data gets sizes in bytes, and so
-   can't state them. The choice of the algorithm depends on both, so they are
-   stated before the builder is called. */
+/* States (baton_schedule_agree) the type and the count, which must be the same
+   on all ranks. The builder of a collective that only moves data gets sizes in
+   bytes, and so can't state the type and the count. The choice of the algorithm
+   depends on both, so they are stated before the builder is called. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);
@@ -417,10 +418,10 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
                        __VA_ARGS__})
 #define REDUCTION .dtype = on->dtype, .op = on->op
 #define ALGORITHM .algorithm = on->algorithm
-/* Builders get longer segments for device memory than for main memory: there a
-   message costs tens of microseconds, and no segment is in a cache. On an H200
-   the collectives took up to 15 times as long with the segments for main
-   memory. */
+/* Builders get longer segments for device memory than for main memory: a
+   message of device memory costs tens of microseconds, and no segment is in a
+   cache. On an H200 the collectives took up to 15 times as long with the
+   segments for main memory. */
 #define SEGMENTS                                                               \
     ALGORITHM,                                                                 \
         .chunk_bytes = on->memory == BATON_MEMORY_DEVICE ? (size_t)4 << 20 : 0
@@ -482,9 +483,9 @@ static void add_nodes(baton_schedule_t *s, const call_t *call,
 }
 
 /* Adds an in-place reduce-scatter. The builder leaves this rank's block at the
-   block's place in the vector, but MPI defines that it is at the beginning of
-   the vector. So the block is copied there afterwards. If the two places
-   overlap, the copy goes through scratch. */
+   block's place in the vector, but by MPI's rule the block must be at the
+   beginning of the vector. So the block is copied there afterwards. If the two
+   places overlap, the copy goes through scratch. */
 static void add_and_move(baton_schedule_t *s, const call_t *call,
                          const views_t *views)
 {

@@ -15,10 +15,11 @@ typedef enum baton__span {
 
 /* The operands that give the lengths of the blocks. */
 typedef enum baton__sizes {
-    BATON__SIZES_EQUAL, /* `count` */
-    /* `counts` if it is given, on all ranks; else `count`. */
+    BATON__SIZES_EQUAL, /* `count`, which is the length of each block */
+    /* `counts` if it is not NULL, otherwise `count`. All ranks must give the
+       same one of them. */
     BATON__SIZES_EITHER,
-    BATON__SIZES_COUNTS, /* `counts`, on all ranks */
+    BATON__SIZES_COUNTS, /* `counts`, which all ranks give */
     BATON__SIZES_ROOT,   /* `counts` at the root, `count` on other ranks */
     /* `counts` for the source, `target_counts` for the target. */
     BATON__SIZES_PAIR
@@ -30,7 +31,8 @@ typedef struct baton__collective {
     baton__span_t source, target;
     bool reduces, rooted;
     bool source_at_root, target_at_root; /* only the root has this vector */
-    /* The collective has several algorithms, and its builder takes a choice. */
+    /* The collective has several algorithms, of which the operands may name
+       one. */
     bool chosen;
     baton__sizes_t sizes;
 } baton__collective_t;

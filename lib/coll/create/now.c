@@ -37,7 +37,7 @@ typedef struct kept {
     /* Memory for a copy of the source in calls that are in place, if the
        schedule is not in place. NULL until such a call is made. */
     void *copy;
-    uint64_t used; /* the number of the last call of this shape */
+    uint64_t used; /* the last call of this shape, by shapes_t.calls */
 } kept_t;
 
 typedef struct shapes {

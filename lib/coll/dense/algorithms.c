@@ -16,7 +16,7 @@ static const baton_algorithm_t *const table[] = {
 enum {
     COUNT = sizeof table / sizeof table[0],
     MOST_OWN = 32,
-    NAME_BYTES = 48 /* with the end; also in a calibration file */
+    NAME_BYTES = 48 /* bytes of a name with its final zero, as in measured.c */
 };
 
 /* The algorithms that the program has added. `added` is stored with release
@@ -35,7 +35,7 @@ static const baton_algorithm_t *algorithm_at(size_t i)
                : NULL;
 }
 
-/* Returns NULL if the collective has no algorithm of this name. */
+/* Returns the collective's algorithm of this name, or NULL if it has none. */
 static const baton_algorithm_t *algorithm_named(baton_collective_t collective,
                                                 const char *name)
 {

@@ -49,7 +49,8 @@
 BATON__ALGORITHM_LIST(BATON__ALGORITHM_DECLARE)
 #undef BATON__ALGORITHM_DECLARE
 
-/* Returns BATON_ERR_INVALID if `value` is not a collective. The message begins
-   with `what`, and says which values are allowed. */
+/* Returns BATON_ERR_INVALID if `collective` is not a value of
+   baton_collective_t. The message begins with `what`, and says which values are
+   allowed. */
 baton_status_t baton__check_collective(const char *what,
                                        baton_collective_t collective);

@@ -14,7 +14,7 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
 /* If each rank has a processor, the rank that has made a block writes it into
    its peers' memory. That takes half as long as if they read it
    (transport/mpi/put.c): an all-reduce of 256 KiB in place takes 18 us by
-   pairwise exchange, and 28 us by recursive doubling. It is true only of data
+   pairwise exchange, and 28 us by recursive doubling. This holds only for data
    in a cache: 16 MiB move at the speed of memory either way. */
 static baton__works_t allgather_pairwise_work(const baton__terms_t *t)
 {

@@ -44,13 +44,13 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 
    No other rank has to be awake for a vector to get to the root. So each rank
    needs only two turns on a processor, where an inner rank of a binomial tree
-   needs up to log2 P more. But the root does all reductions alone. So this
-   suits epochs in which few ranks contribute, and at most BATON__FLAT_RANKS
-   ranks. (allreduce_binomial.c) */
+   needs up to log2 P more. But the root does all reductions alone. So the
+   algorithm suits epochs in which few ranks contribute, and groups of at most
+   BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
 void baton__allreduce_flat(baton_schedule_t *schedule,
                            const baton_allreduce_args_t *args);
 
-/* Adds a binomial broadcast of `data`, of which the root sets the length before
-   the broadcast begins. */
+/* Adds a binomial broadcast of `data`. The root sets the length of `data`
+   before the broadcast begins. */
 void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
                                baton__maybe_vector_t data);

@@ -56,7 +56,8 @@ typedef struct sum {
     baton__slots_t slots;        /* slots for the children's partial sums */
     const baton_op_t *op;        /* the reduction of the next child's sum */
     baton_node_t measured; /* the call node that sets the length of the sum */
-    /* By child: the node after which the target includes this child's sum. */
+    /* For each child, the node after which the target includes the child's
+       sum. */
     baton_node_t ends[BATON__FLAT_RANKS];
 } sum_t;
 
@@ -102,8 +103,8 @@ static baton_node_t add_alone(baton_schedule_t *schedule,
     return copy;
 }
 
-/* Adds the nodes and edges that add_child() needs in addition if a child may
-   contribute nothing. */
+/* Adds the nodes and edges for a child that may contribute nothing, in addition
+   to those of add_child(). */
 static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
                             baton_node_t recv)
 {

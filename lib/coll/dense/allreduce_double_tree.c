@@ -104,7 +104,7 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* The estimate of the time up and down a double tree. */
+/* Returns an estimate of the time up and down a double tree. */
 static double allreduce_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

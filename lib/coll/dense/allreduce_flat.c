@@ -59,8 +59,8 @@ static double allreduce_flat_cost(const baton__terms_t *t)
     return t->p * come + (t->p - 2) * fmax(come, reduce) + reduce;
 }
 
-/* The root has the most work. It also copies the sum for each rank to which it
-   sends it, one message after another. */
+/* The root has the most work. For each of the other ranks it also copies the
+   sum into a message, one message after another. */
 static baton__works_t allreduce_flat_work(const baton__terms_t *t)
 {
     double count = t->p - 1;

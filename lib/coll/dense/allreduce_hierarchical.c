@@ -25,8 +25,8 @@ typedef struct place {
     int index;      /* this rank's index among the ranks of its host */
     int *mates;     /* the ranks of this host */
     int mate_count; /* number of `mates` */
-    /* By host: the rank that has the same index there as this rank on its own
-       host. */
+    /* For each host, the rank whose index on that host is the index of this
+       rank on its own host. */
     int *peers;
     int blocks; /* B, the number of blocks */
 } place_t;
@@ -220,8 +220,8 @@ void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
 }
 
 /* `blocks` is the number of blocks that a rank of the largest host sends in all
-   rounds. In each round at most B of the blocks that it sends are not empty,
-   and only these count. */
+   rounds of the reduce-scatter. In each round at most B of the blocks that the
+   rank sends are not empty, and only these count. */
 static double allreduce_hierarchical_cost(const baton__terms_t *t)
 {
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;

@@ -15,9 +15,8 @@
 
        recv partial --> reduce --> send          recv sum --> send on
 
-   Reduce and broadcast one after the other take 10 steps, as in the paper's
-   figure 9: there the last sum travels one hop more, to the rank that has made
-   it. The order of ranks is kept, and each sum is made once. */
+   A reduce and a broadcast one after the other would take 10 steps. The order
+   of ranks is kept, and each sum is made once. */
 enum { SLOTS = 4 };
 
 void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
@@ -65,9 +64,9 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* Rank 0 sends all of its own segments before it passes the first sum on. So
-   the first sum waits at rank 0 until all segments were sent, unless it arrives
-   later than that. */
+/* Rank 0 sends all of its own segments before it passes the first sum on. So if
+   the first sum arrives earlier, it waits at rank 0 until all these segments
+   were sent. */
 static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);

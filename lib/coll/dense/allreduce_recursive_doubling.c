@@ -17,10 +17,11 @@
    epoch begins. Long vectors use three slots in turn, and a receive waits for
    the send and the reduction that read its slot last.
 
-   In place the last reduction waits for the first send. With two ranks both are
-   in the same step: each rank would wait until the other has its vector, and
-   none could read the other's vector where it lies. So they send a copy. They
-   also do so if the system would have to copy the vector for the peer (flow.h).
+   In place the last reduction overwrites the source, so it waits for the first
+   send. With two ranks both are in the same step: each rank would wait until
+   the other rank has received its vector, and neither could read the other's
+   vector where it lies. So two ranks send a copy of the vector. They also send
+   a copy if the system would have to copy the vector for the peer (flow.h).
 
    The lower rank's partial sum is the left operand on both sides of a pair, and
    partial sums are of neighbouring ranks. So all ranks compute the same in the

@@ -25,8 +25,8 @@
    reduced and sent on while it is in cache. Lanes also bound the messages in
    flight: posting receives by the thousand is slow. In the reduce-scatter a
    lane receives into two slots in turn; in the all-gather it receives two
-   chunks at a time. A lane sends hop 0 of its next column after it has received
-   hop 0 of its last one.
+   chunks at a time. A lane sends hop 0 of a column after it has received hop 0
+   of its previous column.
 
    No deadlock: on either side a message of column c and hop h waits only for
    messages of smaller c, or of the same c and smaller h.
@@ -39,13 +39,13 @@
 #define SLOTS 2
 
 /* The default size of a chunk. On one host the receiver's processor makes the
-   copy, so chunks do not overlap there, and each message costs 2 us. This was
-   the best of the sizes from 64 KiB to 4 MiB, for vectors of 1 to 64 MiB, on 2
-   and 4 ranks. */
+   copy, so chunks do not overlap there, and each message costs 2 us. 512 KiB
+   was the best of the sizes from 64 KiB to 4 MiB, for vectors of 1 to 64 MiB,
+   on 2 and 4 ranks. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 
-/* For each receive for which later nodes wait: 1 + its node, or 0 if there is
-   none yet. */
+/* The receives of a lane for which later nodes wait. Each field is 1 + the
+   index of a receive node; 0: there is no such receive yet. */
 typedef struct lane {
     uint32_t first; /* the receive of hop 0 of the lane's last column */
     /* The last two receives of an all-gather, the newer one first. */

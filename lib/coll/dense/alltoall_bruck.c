@@ -95,8 +95,8 @@ static double alltoall_bruck_cost(const baton__terms_t *t)
     return t->log * t->alpha + blocks * t->block * t->beta;
 }
 
-/* In each round half of the blocks are sent, and copied into one message for
-   that. Each of these copies, and each copy to the target, counts as an eighth
+/* In each round half of the blocks are copied into one message, which is then
+   sent. Each of these copies, and each copy to the target, counts as an eighth
    of a message's work. */
 static baton__works_t alltoall_bruck_work(const baton__terms_t *t)
 {

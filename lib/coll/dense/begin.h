@@ -33,10 +33,10 @@ bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
 
 /* ---- reduce-scatter ----------------------------------------------------- */
 
-/* The state that all reduce-scatters begin with. The ring has its partial sums
-   in slots, and the pairwise exchange in the target. The others make them in a
-   vector of scratch, or in the source when in place; the last sum goes to the
-   target:
+/* The state that all reduce-scatters begin with. The ring makes its partial
+   sums in slots of scratch (baton__slots_t), and the pairwise exchange in the
+   target. The others make them in a vector of scratch, or in the source when in
+   place; the last sum goes to the target:
 
        source --> [recursive halving, or circulant graph] --> target
                         sums (scratch)                                      */

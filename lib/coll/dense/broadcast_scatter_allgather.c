@@ -8,8 +8,8 @@
                                         +--> send own block --> ...
                                              recv a block  --> send it on
 
-   The first block of the data is the root's, so that the blocks of a subtree
-   are one piece. */
+   The data begins with the root's block, so that the blocks of a subtree are
+   contiguous. */
 void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                            const baton_broadcast_args_t *args)
 {

@@ -3,9 +3,10 @@
 
 #include <math.h>
 
-/* Segments go up a chain that ends at the root: down from rank P - 1 to root 0,
-   or root + 1, root + 2, ..., root (mod P). A segment is received while the one
-   before is reduced and the one before that is sent:
+/* Segments go along a chain of all ranks that ends at the root. If the root is
+   rank 0, the chain is P - 1, P - 2, ..., 0; otherwise it is root + 1, root +
+   2, ..., root (mod P). A segment is received while the segment before it is
+   reduced and the one before that is sent:
 
        recv 0 --> reduce 0 --> send 0
        recv 1 --> reduce 1 --> send 1

@@ -20,11 +20,11 @@ static double reduce_scatter_ring_cost(const baton__terms_t *t)
            (baton__message(t, t->block) + baton__reduction(t, t->block));
 }
 
-/* `passed` is 0, because passing sums on costs no more than is counted
-   otherwise. Each message counts as one copy of its bytes. But only the first
-   message of a block, which is a rank's own part, is copied. The others are
-   partial sums in the sender's scratch, from where the receiver reduces them
-   (sched/loans.h). */
+/* Each message counts as one copy of its bytes. In fact only the first message
+   of a block, which is a rank's own part, is copied. The others are partial
+   sums in the sender's scratch, from where the receiver reduces them
+   (sched/loans.h). The copies that are counted too many stand for the cost of
+   passing sums on, so `passed` is 0. */
 static baton__works_t reduce_scatter_ring_work(const baton__terms_t *t)
 {
     return baton__evenly(

@@ -148,8 +148,8 @@ static baton__works_t scan_work(const baton__terms_t *t)
 }
 
 /* A round has two reductions: of the sum that is sent on, and of the sum
-   without this rank. The first round does not need the latter, and the last
-   round does not need the former. */
+   without this rank. The first round makes only the sum that is sent on, and
+   the last round only the sum without this rank. */
 static double exscan_cost(const baton__terms_t *t)
 {
     return t->log * baton__message(t, t->n) +

@@ -153,7 +153,8 @@ void baton_add_gather(baton_schedule_t *schedule,
     scatter_gather_build(schedule, args, "gather by binomial tree", false);
 }
 
-/* Each level of the tree moves half of the vector. */
+/* The receiver of a message does its work. So `most` is the work of the rank
+   whose message, from the root, has half of the vector. */
 static baton__works_t scatter_work(const baton__terms_t *t)
 {
     return (baton__works_t){.most = {1, t->n / 2, 0},

@@ -104,7 +104,8 @@ baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block)
                : baton__blocks_view(blocks, block, 1);
 }
 
-/* Takes `bytes` bytes off the front of a view, and returns them. */
+/* Shortens a view by `bytes` bytes at the front, and returns a view of these
+   bytes. */
 static baton_view_t blocks_take(baton_view_t *view, size_t bytes)
 {
     baton_view_t front = baton_view(view->buffer, view->offset, bytes);
@@ -113,8 +114,8 @@ static baton_view_t blocks_take(baton_view_t *view, size_t bytes)
     return front;
 }
 
-/* Copies a range of blocks to one piece of memory. If `unpack`, copies it
-   back. */
+/* Copies a range of blocks to `packed`, one after another. If `unpack`, copies
+   them from `packed` to their places instead. */
 static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
                         int first, int count, baton_view_t packed, bool unpack)
 {
@@ -155,8 +156,8 @@ void baton__blocks_recv(baton__flow_t *flow, int peer,
     copy_pieces(flow, blocks, first, count, packed, true);
 }
 
-/* Returns how many of the blocks from `first` on are in one piece with it both
-   in `a` and in `b`. */
+/* Returns how many of the `count` blocks from `first` on are contiguous in
+   memory both in `a` and in `b`. */
 static int common_run(const baton__blocks_t *a, const baton__blocks_t *b,
                       int first, int count)
 {

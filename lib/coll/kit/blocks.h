@@ -1,7 +1,7 @@
-/* A vector cut into blocks, one for each rank of a team. Scatter, gather and
-   similar collectives move ranges of blocks, which may wrap around the vector's
-   end. Blocks may be empty and of any sizes. This header also cuts vectors into
-   the segments in which pipelines work. */
+/* A vector cut into blocks, one for each rank of a flow's team (flow.h).
+   Scatter, gather and similar collectives move ranges of blocks, which may wrap
+   around the vector's end. Blocks may be empty and of any sizes. This header
+   also cuts vectors into the segments in which pipelines work. */
 #pragma once
 
 #include "coll/kit/flow.h"
@@ -10,7 +10,8 @@
 /* The places of blocks in `memory`, which has the blocks from block `base` to
    the last one, and then blocks 0 to base - 1. In a user's vector `base` is 0.
    A rank's scratch may begin with the rank's own block, so that its ranges
-   never wrap. `memory` may end before the last of these blocks. */
+   never wrap. `memory` may have only the first few of these blocks, if no node
+   uses the others. */
 typedef struct baton__blocks {
     baton_view_t memory;
     /* Block i is the bytes at[i] to at[i + 1] of the vector. */
@@ -40,7 +41,7 @@ baton__blocks_t baton__blocks_cut(baton__flow_t *flow, baton_view_t memory,
 /* Divides a vector into blocks of counts[i] elements, and returns the offsets
    as baton__cut_evenly does. If there is no memory, or if the blocks have more
    bytes than a size_t can count, sets the schedule's error and returns NULL.
-   The second error names the builder. */
+   `builder` is the name of the builder, for the latter error. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, int parts);
 
@@ -57,30 +58,32 @@ size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
    the vector's end. */
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count);
 
-/* Returns the place of a range of blocks, which must be in one piece. A range
-   of one block always is. */
+/* Returns the place of a range of blocks, which must be contiguous in `memory`.
+   A range of one block always is. */
 baton_view_t baton__blocks_view(const baton__blocks_t *blocks, int first,
                                 int count);
 
 /* Returns the place from which a message of one block is sent. */
 baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block);
 
-/* Sends a range of blocks as one message. If the range is in two pieces, copies
-   it to scratch first. */
+/* Sends a range of blocks as one message. If the range is not contiguous in
+   `memory`, copies it to scratch first. */
 void baton__blocks_send(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count);
 
-/* Receives a range of blocks as one message. If the range is in two pieces,
-   receives it into scratch first. */
+/* Receives a range of blocks as one message. If the range is not contiguous in
+   `memory`, receives it into scratch, and copies it to its places. */
 void baton__blocks_recv(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count);
 
-/* Copies a range of blocks. */
+/* Copies a range of blocks from their places in `source` to those in
+   `target`. */
 void baton__blocks_copy(baton__flow_t *flow, const baton__blocks_t *target,
                         const baton__blocks_t *source, int first, int count);
 
-/* Reduces a range of blocks. If received_left, target = received (op) own; else
-   target = own (op) received. */
+/* Reduces a received range of blocks with the same blocks of `own`, and writes
+   the result to these blocks of `target`. If received_left, target = received
+   (op) own; else target = own (op) received. */
 void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
                           baton_view_t received, const baton__blocks_t *own,
                           int first, int count, bool received_left);
@@ -106,8 +109,9 @@ size_t baton__blocks_segments(const baton__flow_t *flow,
                               const baton__blocks_t *blocks, size_t chunk_bytes,
                               size_t default_bytes);
 
-/* The default segment of pipelines: short enough to be in cache when it is
-   reduced, long enough to hide the cost of a message. */
+/* The default segment of pipelines: short enough to be in a cache when it is
+   reduced, and long enough that a message costs little in comparison with its
+   bytes. */
 #define BATON__SEGMENT_BYTES ((size_t)64 * 1024)
 
 /* A buffer of `count` slots of scratch, which segments use in turn. Each slot

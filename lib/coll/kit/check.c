@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets the schedule's error. The macro's value is false. */
+/* Sets the schedule's error to BATON_ERR_INVALID with a message. The macro's
+   value is false. */
 #define REFUSE(...)                                                            \
     (baton_schedule_fail(schedule, BATON_ERR_INVALID, __VA_ARGS__), false)
 

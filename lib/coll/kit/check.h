@@ -1,8 +1,9 @@
 /* Checks of builders' arguments. Each function returns true, or sets the
    schedule's error, which names the builder, the argument, its value and the
    allowed values. The functions also state the arguments that must be the same
-   on all ranks (baton_schedule_agree): the builder, root, type, reduction,
-   multiples, counts and chunks. */
+   on all ranks (baton_schedule_agree): the name of the builder, the root, the
+   type, the reduction, the lengths in elements, the counts of blocks and the
+   sizes of chunks. */
 #pragma once
 
 #include <baton/build.h>
@@ -51,12 +52,12 @@ bool baton__check_places(baton_schedule_t *schedule, const char *builder,
                          baton_view_t source, baton_view_t target,
                          bool in_place);
 
-/* States counts[r] for each rank r as a term. Does nothing if `counts` is
-   NULL. */
+/* States (baton_schedule_agree) counts[r] for each rank r. Does nothing if
+   `counts` is NULL. */
 void baton__agree_counts(baton_schedule_t *schedule, const char *what,
                          const size_t *counts);
 
-/* States chunk_bytes as a term, unless it is 0. */
+/* States chunk_bytes (baton_schedule_agree), unless it is 0. */
 void baton__agree_chunk(baton_schedule_t *schedule, size_t chunk_bytes);
 
 /* Checks a reduction of source to target. They must have the same length, and
@@ -76,6 +77,7 @@ bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
    BATON_ERR_FAILED, since the waits of other ranks return the cause, too. */
 baton_status_t baton__start_to_wait(baton_schedule_t *schedule);
 
-/* Waits for the schedule. baton_engine_interrupt does not interrupt this wait,
-   since the caller could not continue it later. */
+/* Waits for the schedule's last epoch, as baton_schedule_wait does.
+   baton_engine_interrupt does not interrupt this wait, since the caller could
+   not continue it later. */
 baton_status_t baton__wait_out(baton_schedule_t *schedule, int timeout_ms);

@@ -1,12 +1,13 @@
 #include "coll/kit/phases.h"
 
-/* The circulant graph. Given numbers P = s0 > s1 > ... > 1, of which none is
-   less than half of the one before, a rank begins with partial sums of s0
-   blocks, from its own on. It sends all but the first s1 of them to rank + s1,
-   and reduces those that come from rank - s1: then it has partial sums of s1
-   blocks. So it goes on until it has the sum of its own block. For any P, all
-   ranks take part in the same way. 5 ranks, 5 > 3 > 2 > 1, blocks as offsets
-   from the rank:
+/* The circulant graph. Let P = s0 > s1 > ... > 1 be numbers each of which is at
+   least half of the number before it. In the reduce-scatter a rank begins with
+   partial sums of s0 blocks, the first of which is its own block. The rank
+   sends all but the first s1 blocks to rank + s1, and reduces the blocks that
+   come from rank - s1 with its own: then it has partial sums of s1 blocks. The
+   next step does the same with s2, and the last one leaves the sum of the
+   rank's own block. For any P, all ranks take part in the same way. The steps
+   of 5 ranks, 5 > 3 > 2 > 1, where blocks are given as offsets from the rank:
 
        0 1 2 3 4    send 3 4 to +3    recv, reduce 0 1 from -3
        0 1 2        send 2   to +2    recv, reduce 0   from -2
@@ -14,7 +15,8 @@
        0
 
    The all-gather takes the same steps in the opposite order: a rank that has
-   `have` blocks, from its own on, gets the next ones from rank + have. */
+   `have` blocks, the first of which is its own, gets the next blocks from the
+   rank that is `have` ranks further. */
 void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *target,
                                      const baton__blocks_t *source,

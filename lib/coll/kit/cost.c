@@ -236,14 +236,14 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
    which is the estimate. A processor works during about half of a message's
    alpha; the other half is a wait, which counts in the path alone. The work
    includes the cost of data that are passed on. If each rank has a processor,
-   the estimate includes a rank's share of that cost. The folds of ranks beyond
-   a power of two count in `all` only.
+   the estimate includes a rank's share of that cost. The messages of the ranks
+   outside the core (fold, pattern.h) count in `all` only.
 
    Data that do not fit in a processor's cache are reduced three times as
    slowly. Sums that are not passed on stay in the cache. On a Xeon with 2 MiB
    of L2 two ranks reduce 1 MiB in 157 us if each reduces a half, and in 200 us
-   if the root does all; but 256 KiB take 25 and 20 us. (All ranks must choose
-   alike, so none uses the size of its own cache.)
+   if the root does all; 256 KiB take 25 and 20 us. (All ranks must choose the
+   same algorithm, so no rank uses the size of its own cache.)
 
    The time in which ranks wait for a processor is added. In each round, that is
    for each message of the longest path, a rank waits until the ranks that share

@@ -1,9 +1,11 @@
-/* The terms of the algorithms' formulas. A cost is a closed form in the
-   simulator's model: a message takes alpha, a byte beta and a reduced byte
-   gamma, and a rank sends one message and receives one message at a time. Work
-   is done by the processors of a host. Formulas are exact for equal blocks and
-   segments where the record's `exact` says so; tests/sim/test_dense_costs.c
-   compares them with the simulator. */
+/* The terms of the algorithms' formulas. The formula `cost` of an algorithm's
+   record (baton_algorithm_t) is the time of an epoch in the simulator's model:
+   a message takes alpha, a byte beta and a reduced byte gamma, and a rank sends
+   one message and receives one message at a time. The formula `work` counts the
+   messages, copies and reductions that the processors of a single host execute.
+   If blocks and segments are equal, `cost` is exact in the cases for which the
+   record's function `exact` returns true; tests/sim/test_dense_costs.c compares
+   it with the simulator. */
 #pragma once
 
 #include <baton/tuning.h>
@@ -13,7 +15,8 @@
 typedef struct baton__terms {
     baton_cost_case_t of;
     double p, n; /* p: number of ranks. n: bytes of the vector. */
-    /* In us; the head of this file says what they are. */
+    /* Microseconds of a message, of each byte of a message, and of each reduced
+       byte. */
     double alpha, beta, gamma;
     /* log2 of p, rounded up: the number of rounds of most algorithms. */
     double log;
@@ -22,8 +25,10 @@ typedef struct baton__terms {
     double core;
     double core_log; /* log2 of `core` */
     double extra;    /* number of ranks outside the core: p - core */
-    double block;    /* n / p */
-    double part;     /* n (p - 1) / p */
+    /* The bytes of a block: n / p. */
+    double block;
+    /* The bytes of all blocks but one: n (p - 1) / p. */
+    double part;
     /* n (p - 1), the bytes if each rank but one gets the whole vector. */
     double others;
     /* The number of segments of the vector; 1 if there is no segment size. */
@@ -56,15 +61,15 @@ double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
    of a host are not consecutive. */
 int baton__host_block(const baton__terms_t *t);
 
-/* Returns false for an algorithm of the program (baton_algorithm_add): nothing
-   is known about its cost. */
+/* Returns false for an algorithm that the program has added
+   (baton_algorithm_add), since nothing is known about its cost. */
 static inline bool baton__has_cost(const baton_algorithm_t *algorithm)
 {
     return algorithm->cost != NULL || algorithm->phases[0] != NULL;
 }
 
-/* Returns the cost by the algorithm's formula. If the algorithm consists of
-   phases, adds up those of the phases. */
+/* Returns the cost by the algorithm's formula, in microseconds. If the
+   algorithm consists of phases, adds up the costs of the phases. */
 double baton__cost_of(const baton_algorithm_t *algorithm,
                       const baton__terms_t *t);
 
@@ -76,21 +81,22 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 
 /* ---- where a formula is exact ------------------------------------------ */
 
-/* True if all links are alike. */
+/* Returns true if the link between any two ranks costs the same. */
 bool baton__exact_flat(const baton__terms_t *t);
 
-/* True if all links are alike, and the number of ranks is a power of two. */
+/* Returns true if all links cost the same, and the number of ranks is a power
+   of two. */
 bool baton__exact_powers(const baton__terms_t *t);
 
-/* True if all links are alike, or if each host has 2^k ranks and there are 2^l
-   ranks in all. */
+/* Returns true if all links cost the same, or if each host has 2^k ranks and
+   there are 2^l ranks in all. */
 bool baton__exact_paired(const baton__terms_t *t);
 
-/* True if all links are alike, and reducing a segment takes no longer than its
-   message. */
+/* Returns true if all links cost the same, and reducing a segment takes no
+   longer than its message. */
 bool baton__exact_pipeline(const baton__terms_t *t);
 
-/* True if all links are alike, and reductions cost nothing. */
+/* Returns true if all links cost the same, and reductions cost nothing. */
 bool baton__exact_free(const baton__terms_t *t);
 
 /* ---- work on one host -------------------------------------------------- */
@@ -105,11 +111,11 @@ typedef struct baton__work {
 typedef struct baton__works {
     baton__work_t most; /* the work of the rank that has the most work */
     baton__work_t all;  /* the work of all ranks together */
-    /* True if a rank writes a block that it has made directly into its peers'
-       memory, so that the peers need not copy it. */
+    /* True if a rank writes its finished block straight into its peers' memory,
+       so that the peers need not copy the block. */
     bool written;
-    /* True if ranks pass no data on. Then no message waits for another one, and
-       the longest path is the work of one rank, `most`. */
+    /* True if no rank forwards data that it has received. Then no message waits
+       for another one, and the longest path is the work of one rank, `most`. */
     bool direct;
     /* The bytes that one rank has received or reduced, and that another rank
        then reads. They move from one processor's cache to another's, which
@@ -124,27 +130,29 @@ typedef struct baton__work_model {
     baton__works_t (*of)(const baton__terms_t *terms);
 } baton__work_model_t;
 
-/* Size of a second-level cache; see cost.c. */
+/* The bytes of the second-level cache that the estimates assume; see cost.c. */
 #define BATON__CACHED_BYTES 2097152.0
 
 bool baton__has_processor_each(const baton__terms_t *t);
 
-/* Returns `all` divided evenly among the ranks. */
+/* Returns the works of a collective in which all ranks have the same share of
+   the work `all`. `passed` is the field of this name. */
 baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
                              double passed);
 
 /* Returns the work of two phases that run one after the other. */
 baton__works_t baton__both(baton__works_t first, baton__works_t second);
 
-/* Returns the bytes that are passed on if each block goes through all ranks: by
-   a ring or a chain, or by a tree for each block. */
+/* Returns the field `passed` of a collective in which each block goes through
+   all ranks: by a ring or a chain, or by a tree for each block. */
 double baton__passed_on(const baton__terms_t *t);
 
-/* Returns the bytes that are passed on if sums go up a single binomial tree. */
+/* Returns the field `passed` of a collective in which sums go up a single
+   binomial tree. */
 double baton__passed_up(const baton__terms_t *t);
 
 /* Returns the bytes of all messages of a scatter or gather along a binomial
    tree. Each rank except the root has one message, with the blocks of its
-   subtree. The subtree has as many ranks as the lowest set bit of the rank's
-   number says, or as many as are left. */
+   subtree. The subtree of rank r, counted from the root, has as many ranks as
+   the value of r's lowest set bit, or fewer if there are not as many. */
 double baton__scattered(const baton__terms_t *t);

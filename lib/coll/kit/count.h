@@ -1,6 +1,6 @@
-/* Counts of ranks as elements of the type of a vector, with which they are
-   summed. A rank that is to be counted contributes a one, and any other rank a
-   zero. */
+/* Counts of ranks that are stored as an element of a vector, so that the
+   all-reduce of the vector sums them, too. A rank that is to be counted
+   contributes a one, and any other rank a zero. */
 #pragma once
 
 #include <baton/types.h>

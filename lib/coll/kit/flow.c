@@ -11,8 +11,8 @@
 #define FIRST_ROOM 64
 
 /* The fewest bytes for which copies into scratch are worth while. Transports
-   copy shorter messages through shared memory, so the system need not copy
-   those. */
+   copy shorter messages through shared memory, so the operating system need not
+   copy those. */
 #define STAGED_BYTES ((size_t)16 * 1024)
 
 typedef struct baton__flow_memory {
@@ -69,7 +69,8 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
 
 /* ---- the spans --------------------------------------------------------- */
 
-/* Reserves memory for one more element. Returns false if there is no memory. */
+/* Reserves memory for one more element of *array, which has `count` elements of
+   `size` bytes. Returns false if there is no memory. */
 static bool flow_reserve(baton__flow_t *flow, void *array, size_t count,
                          size_t *room, size_t size)
 {

@@ -21,22 +21,22 @@
 #include <baton/build.h>
 
 /* A range of bytes of one buffer that were all written by the same node, and
-   read by the same nodes since. */
+   read by the same nodes since then. */
 typedef struct baton__span {
     size_t begin, end;
     uint32_t buffer;
     /* 1 + the node that wrote the bytes last; 0: no node did */
     uint32_t writer;
-    /* The nodes that have read the bytes since form a list in `readers`. This
-       is 1 + the index of the list's first entry; 0: no node has read the
-       bytes. */
+    /* The nodes that have read the bytes since then form a list in the flow's
+       array `readers`. This field is 1 + the index of the list's first entry;
+       0: no node has read the bytes. */
     uint32_t readers;
 } baton__span_t;
 
 typedef struct baton__reader {
     uint32_t node;
-    /* 1 + the index of the list's next entry in `readers`; 0: this is the last
-       one. Two lists may share their last entries. */
+    /* 1 + the index of the list's next entry in the flow's array `readers`; 0:
+       this is the last entry. Two lists may share their last entries. */
     uint32_t next;
 } baton__reader_t;
 
@@ -61,17 +61,19 @@ typedef struct baton__flow {
     /* 1 + the node after which all further sends come; 0: further sends need
        not come after any such node. */
     uint32_t round;
-    /* The next reduction yields the total of the team. If the reduction is an
-       average, it divides by the number of ranks there, unless `is_inner` is
-       set. Builders set this field before each reduction. */
+    /* True if the next reduction yields the total of the team. An average then
+       divides the total by the number of ranks, unless `is_inner` is set.
+       Builders set this field before each reduction. */
     bool is_total;
-    /* The team is a part of the group, so its totals are not the group's. */
+    /* True if the team is a part of the group, so that the team's totals are
+       not the group's. */
     bool is_inner;
     bool failed; /* there was no memory; the schedule has this error */
 } baton__flow_t;
 
 /* Opens a flow over all ranks of the schedule's group. `dtype` and `op` are
-   those of the flow's reductions; `op` is NULL if it has none. */
+   those of the flow's reductions; `op` is NULL if the flow has no
+   reductions. */
 baton__flow_t baton__flow_open(baton_schedule_t *schedule, baton_dtype_t dtype,
                                const baton_op_t *op);
 
@@ -89,8 +91,8 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank,
                       int size);
 
 /* Makes all further sends come after the last receive so far. Algorithms in
-   rounds call this: otherwise a message that can go early would take the port
-   from a message for which other ranks wait. */
+   rounds call this function: otherwise a message that can be sent early would
+   occupy the network port before a message for which other ranks wait. */
 void baton__flow_next_round(baton__flow_t *flow);
 
 void baton__flow_send(baton__flow_t *flow, int peer, baton_view_t source);
@@ -100,11 +102,12 @@ void baton__flow_copy(baton__flow_t *flow, baton_view_t target,
 void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
                         baton_view_t left, baton_view_t right);
 
-/* Returns true if a rank should copy data of this view into scratch before its
-   peers read the data: otherwise the system copies the data for them, which
-   takes about four times as long. On 2 processors of an AMD EPYC all-reduces of
-   malloc'ed vectors by pairwise exchange take 0.5 to 0.8 of the time with these
-   copies, for 256 KiB to 16 MiB on 4 and 8 ranks. */
+/* Returns true if a rank should copy data of this view into scratch, which is
+   shared memory, before its peers read the data: otherwise the operating system
+   copies the data for them, which takes about four times as long. On 2
+   processors of an AMD EPYC all-reduces of malloc'ed vectors by pairwise
+   exchange take 0.5 to 0.8 of the time with these copies, for 256 KiB to 16 MiB
+   on 4 and 8 ranks. */
 bool baton__flow_stages(const baton__flow_t *flow, baton_view_t view);
 
 /* Returns a view of a new scratch buffer of `bytes` bytes. */

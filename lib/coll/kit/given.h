@@ -20,9 +20,9 @@ static inline bool baton__is_whole(baton_length_t length)
     return length.index == BATON__WHOLE.index;
 }
 
-/* A rank of a tree adds up its own vector and the partial sums of its children,
-   of which it has at most FLAT_RANKS. This struct has the lengths of these
-   vectors and of the sum, `out`. */
+/* A rank of a tree adds up its own vector and the partial sums of its `count`
+   children, at most BATON__FLAT_RANKS of them. baton__gathered_t has the
+   lengths of these vectors (own, children), and of the sum (out). */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
     baton_length_t own;
@@ -41,14 +41,18 @@ struct baton_given {
        length. If the length is 0, the memory contains the neutral element. */
     baton__maybe_vector_t source;
     bool known; /* the builder supports `given`, and has used `source` */
-    /* The result in the target, with its reduction and type. It is empty if no
-       rank has contributed. */
+    /* `result` is the vector in the target, `op` the reduction that makes it,
+       and `dtype` its element type. The vector is empty if no rank has
+       contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
-    /* The target is in device memory, so the host can't fill it. */
+    /* True if the target is in device memory, so that the host can't fill
+       it. */
     bool on_device;
-    /* A vector of neutral elements, which averages and devices need. */
+    /* A vector of neutral elements: an operand of the division by which
+       averages end, and the source of the copy that fills a target in device
+       memory. */
     baton_view_t identity;
     /* The number of bytes of `identity` to copy to the target; 0 if there is a
        result. */
@@ -56,11 +60,11 @@ struct baton_given {
     baton__gathered_t gathered;
 };
 
-/* Returns the source of an all-reduce, for a builder that supports `given`.
-   This is given->source if its memory is that of args->source, and if no other
-   builder has taken it; otherwise it is args->source, which always has all of
-   its bytes. (A builder that calls other builders passes `given` on to them,
-   perhaps with another source.) */
+/* Returns the source of an all-reduce, for a builder that supports `given`. The
+   source is given->source if that has the same memory as args->source, and if
+   no other builder has used it; otherwise the source is args->source, which
+   always has all of its bytes. (A builder that calls other builders passes
+   `given` on to them, perhaps with another source.) */
 baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
 /* Returns a new length of the schedule. If `other` is BATON__WHOLE, returns
@@ -68,7 +72,8 @@ baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 baton_length_t baton__length_like(baton_schedule_t *schedule,
                                   baton_length_t other);
 
-/* Gives a node this length. Does nothing if the length is BATON__WHOLE. */
+/* Makes a length limit the node's bytes in each epoch (baton_set_length). Does
+   nothing if the length is BATON__WHOLE. */
 void baton__limit_node(baton_schedule_t *schedule, baton_node_t node,
                        baton_length_t length);
 baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,

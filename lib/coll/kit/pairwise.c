@@ -15,19 +15,22 @@
 
    All-gather: a rank sends its block to all others, and receives theirs.
 
-   If ranks share processors and the others would read ordinary memory, each
-   rank first copies that data into scratch (flow.h): a segment at a time, with
-   SLOTS segments of each of the others' blocks.
+   If ranks share processors, and if the data that a rank sends are in memory
+   that its peers can't read themselves (baton__flow_stages), the rank first
+   copies the data into scratch: a segment at a time, with SLOTS segments of
+   each of the others' blocks.
 
-   So a late rank delays only the sums that need its data, and if ranks share
-   processors, a rank can do all its work in one turn on the processor. The
-   reduce-scatter writes only the sum of this rank's block, a segment at a time,
-   and the segment stays in a cache from the first operand to the last. */
+   Because no message waits for a third rank, a late rank delays only the sums
+   that need its data. If ranks share processors, a rank can do all its work in
+   one turn on the processor. The reduce-scatter writes only the sum of this
+   rank's block, a segment at a time, and the segment stays in a cache from the
+   first operand to the last. */
 
 /* The number of segments that a rank reduces at a time: while one of them waits
-   for a message, the other can be reduced. Each has a slot of scratch, into
-   which all of its operands are received one after another, so that the
-   reduction can read each of them in its message. */
+   for a message, the other can be reduced. Each segment has a slot of scratch,
+   into which the other ranks' operands are received one after another. Only the
+   reduction reads the slot, so it may read each operand in the message, without
+   a copy. */
 #define SLOTS 2
 
 static bool stages(const baton__flow_t *flow, baton_view_t view)

@@ -61,9 +61,10 @@ static inline baton__block_t baton__block_of(size_t count, size_t parts,
 }
 
 /* Algorithms for 2^k ranks run on a core of 2^k ranks. The first 2 * extra
-   ranks form pairs, of which the even rank is in the core and speaks for both.
-   The other ranks are in the core by themselves. Ranks and core ids are in the
-   same order. 6 ranks, a core of 4, 2 extra:
+   ranks form pairs. The even rank of a pair is in the core and takes part for
+   both: it speaks for two. The ranks without a pair are in the core by
+   themselves. Ranks and core ids are in the same order. 6 ranks, a core of 4, 2
+   extra:
 
        rank   0   1   2   3   4   5
               0 <-+   1 <-+   2   3   id
@@ -205,9 +206,9 @@ static inline baton__tree_t baton__twin_of(int rank, int size, int twin)
 }
 
 /* Returns the position of an id in one of two trees that have a common root,
-   position 0, with one child in each. An id is a rank counted from the root. In
-   tree 1 the ids 1 to P - 1 are shifted by one position, and the last of them
-   is at the front. baton__twin_id is the inverse. */
+   position 0, which has one child in each tree. An id is a rank counted from
+   the root. In tree 1 the ids 1 to P - 1 are shifted by one position, and the
+   last of them is at the front. baton__twin_id is the inverse. */
 static inline int baton__twin_position(int id, int size, int twin)
 {
     return twin == 0 || id == 0 ? id : id % (size - 1) + 1;
@@ -222,9 +223,9 @@ static inline int baton__twin_id(int position, int size, int twin)
 /* Returns the number of blocks that a rank has before a step of an all-gather
    on a circulant graph, if it has `have` blocks after the step. If `doubled`,
    the numbers are 1, 2, 4, ... (Bruck). Otherwise each number is half of the
-   next one, rounded up: ..., ceil(size / 2), size. So no step is more uneven
-   than it must be. A reduce-scatter takes the same steps in the opposite
-   order. */
+   next one, rounded up: ..., ceil(size / 2), size. Then the blocks that a step
+   adds are as many as those that the rank has already, or one fewer. A
+   reduce-scatter takes the same steps in the opposite order. */
 static inline int baton__circulant_less(int have, int doubled)
 {
     if (!doubled) {

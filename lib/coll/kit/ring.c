@@ -22,8 +22,8 @@
    A block is cut into chunks: one is received while another is reduced or sent.
  */
 
-/* These have the values of allreduce_ring.c, for the reasons that are given
-   there. */
+/* These constants have the same values as those of allreduce_ring.c, for the
+   reasons that are given there. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 #define SLOTS       2
 

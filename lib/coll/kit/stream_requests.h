@@ -1,7 +1,9 @@
 /* Requests in a user's stream that involve only this rank: a schedule of one
-   rank has an epoch for each request. The engine's driver serves a request when
-   the stream reaches the place where the request was made. So only the driver
-   reads and writes the owner's state, and in the order of the streams.
+   rank has an epoch for each request. The engine's driver, the thread that
+   makes the engine's progress, serves a request when the stream reaches the
+   place where the request was made. So only the driver reads and writes the
+   state of the requests' owner, such as a partial collective, and does so in
+   the order of the streams.
 
        begin: call --> serve: device call --> end: call
 
@@ -13,7 +15,8 @@
 #include <baton/device.h>
 
 /* The number of requests that are stored. It is larger than the number of
-   requests that can be in streams at once. */
+   requests that can be in streams at once, so no request is overwritten before
+   it is served. */
 enum { BATON__REQUESTS = 16 };
 
 typedef struct baton__requests {
@@ -36,9 +39,9 @@ typedef struct baton__requests {
     void *arg;
 } baton__requests_t;
 
-/* Creates the schedule of the requests, which is named "what name". The fields
-   begin, serve, end, arg and bytes must be set. The group must have one
-   rank. */
+/* Creates the schedule of the requests, whose name consists of `what`, a space
+   and `name`. The fields begin, serve, end, arg and bytes must be set. The
+   group must have one rank. */
 baton_status_t baton__requests_init(baton__requests_t *self,
                                     baton_group_t *group, const char *what,
                                     const char *name);

@@ -1,5 +1,6 @@
-/* An error in a caller's options, which was found but has not been reported to
-   the caller yet. */
+/* An error in a caller's options. The function that finds it stores it, and
+   another one reports it: in a sparse all-reduce only after the ranks have
+   compared their options, so that all ranks fail. */
 #pragma once
 
 #include <baton/build.h>
@@ -21,7 +22,7 @@ bool baton__refuse(baton__wrong_t *wrong, baton_status_t status,
 void baton__wrong_keep(baton__wrong_t *wrong, baton_status_t status);
 
 /* Returns BATON_OK if no error is stored. Otherwise sets this thread's error,
-   whose message names the object by its kind and name, and returns its
-   status. */
+   whose message names the object by its kind and name, and returns the status
+   that is stored. */
 baton_status_t baton__wrong_error(const baton__wrong_t *wrong, const char *kind,
                                   const char *name);

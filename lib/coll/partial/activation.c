@@ -4,10 +4,12 @@
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"
 
-/* The union of P trees, one for each rank that may initiate. A step sends to
-   the rank at its distance. An activation that arrives in one step is sent on
-   in some of the later steps; a rank that initiates sends in all steps. In
-   binomial trees the distance of step t is 2^t, and all later steps send on:
+/* The nodes are the union of P trees of messages, one for each rank that may
+   initiate the activation. Each step has a distance: in it a rank sends to the
+   rank that is so many ranks further. A rank that initiates sends in all steps.
+   An activation that arrives in one step is sent on in some of the later steps.
+   In binomial trees the distance of step t is 2^t, and all later steps send the
+   activation on:
 
        5 ranks, 3 steps:
 
@@ -24,9 +26,9 @@
        begin: the first of initiate and all armed receives
 
    In trees of two levels the first steps reach the leaders of groups. The other
-   steps reach the members of a group, and send on what arrives in any of the
-   first steps. So there are two hops at most, and no rank waits for more than
-   one other rank to be awake:
+   steps reach the members of a group, and send the activations on that arrive
+   in any of the first steps. So there are two hops at most, and no rank waits
+   for more than one other rank to be awake:
 
        9 ranks, groups of 3, 4 steps:
 
@@ -42,8 +44,9 @@
    Every activate needs ANY of its edges and fires once: a rank that several
    initiators reach, or that initiates after it was reached, sends what is
    missing and nothing twice. The engine stops a tree when it has gone round: an
-   activate counts an arrival only if its peer lies farther from the message's
-   origin than this rank (o + distance < P). */
+   activation fires an activate node only if the node's peer is farther from the
+   message's origin than this rank, that is if o + distance < P, where o is this
+   rank's distance from the origin. */
 
 typedef struct steps {
     int count;
@@ -93,8 +96,8 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
         baton_node_t activate = baton_add_activate(schedule, after);
         baton_set_need(schedule, activate, BATON_NEED_ANY);
         baton_before(schedule, initiate, activate);
-        /* How many of the earlier steps, from the first on, bring activations
-           that are sent on in this step. */
+        /* The number of earlier steps, counted from the first one, whose
+           activations are sent on in this step. */
         int followed = step < leaders ? 0 : leaders;
         followed = group == 0 ? step : followed;
         for (int earlier = 0; earlier < followed; earlier++) {

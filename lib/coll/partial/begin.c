@@ -11,9 +11,9 @@
      full       +--> is_full --------------------------+
 
    A rank that has started the epoch begins it at once. So its contribution is
-   on its way when the epoch is activated, and then only ranks that have not
-   started must be waited for. If several ranks, but not all, may activate the
-   epoch (any), a rank begins it when it is activated. The epoch ends after
+   on its way when the epoch is activated, and from then on the epoch waits only
+   for ranks that have not started. If several ranks, but not all, may activate
+   the epoch (any), a rank begins it when it is activated. The epoch ends after
    `activated`.
 
    A partial has only the branches that its mode needs. In mode FULL nothing is

@@ -4,8 +4,9 @@
    all-reduce, so that its contribution is with the peers when the epoch is
    activated. The epoch ends after the activation. Only with CANDIDATES_ANY does
    work begin with the activation. There several ranks may activate the epoch,
-   and one tree of messages may cut another where a rank has ended the epoch; so
-   no rank may end it before all ranks were activated. */
+   each along a tree of messages of its own. A rank that has ended the epoch
+   sends no activation on, and could cut off the part of a tree below it; so no
+   rank may end the epoch before all ranks were activated. */
 #pragma once
 
 #include "coll/partial/rule.h"
@@ -13,7 +14,7 @@
 #include <baton/build.h>
 
 /* Returns the number of the partial's epoch in which a call runs. The mode of
-   the epoch depends on it. */
+   the epoch depends on this number. */
 static inline uint64_t baton__epoch_of(const baton__modes_t *modes,
                                        const baton_call_t *call)
 {
@@ -36,14 +37,16 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
 
 typedef struct baton__quorum baton__quorum_t;
 
-/* How the epochs of a schedule begin. Once the schedule is committed, only the
-   driver uses this struct. */
+/* How the epochs of a schedule begin. After the commit only the driver, the
+   thread that makes the engine's progress, uses this struct. */
 typedef struct baton__begin {
     baton_schedule_t *schedule;
     baton__modes_t modes;
 
-    baton_node_t start; /* the on_start node of the epoch */
-    /* Fires when the epoch is activated; unset in mode FULL. */
+    /* Fires when this rank starts the epoch. */
+    baton_node_t start;
+    /* Fires when this rank learns that the epoch is activated. Unset in mode
+       FULL. */
     baton_node_t reached;
     baton_node_t activated; /* the node after which the epoch may end */
     /* Counts arrivals; NULL: the mode needs no count. */
@@ -53,7 +56,7 @@ typedef struct baton__begin {
 /* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
 
 /* Creates a quorum. Returns NULL if there is no memory. The schedule must be
-   destroyed before the quorum, and the quorum before `begin`. Once the node
+   destroyed before the quorum, and the quorum before `begin`. After the node
    begin->reached has completed on a rank, this rank reports no further arrivals
    of that epoch, neither its own nor those of other ranks. */
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin);
@@ -76,9 +79,9 @@ baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived);
    caller has set `schedule` and `modes`. */
 baton_status_t baton__begin_init(baton__begin_t *self);
 
-/* Makes the schedule fail when any rank is lost. Without this it would not fail
+/* Makes the schedule fail when any rank is lost. By itself a schedule goes on
    if only optional receives, such as those of activations, could get a message
-   from that rank. Called before the commit. */
+   from the lost rank. Called before the commit. */
 void baton__begin_fail_if_lost(baton_schedule_t *schedule);
 
 /* Frees the quorum. Called after the schedule was destroyed. */

@@ -1,4 +1,4 @@
-/* Slots and their owners; see contribution.h. */
+/* Contributions, and the slots of results; see contribution.h. */
 #include "coll/partial/contribution.h"
 
 #include "base/alloc.h"
@@ -51,16 +51,16 @@ static baton_status_t contribution_allocate(baton__contribution_t *self,
 }
 
 /* Returns the number of vectors: `pending` and `taken`; `nothing`, unless
-   sparse; on a device `carried` and `sum`; and on the host `staged`, if tensors
-   are contributed. */
+   `sparse` is set; in device memory `carried` and `sum`; and in main memory
+   `staged`, if `stages` is set. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
     return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
 }
 
-/* Returns the number of slots for results, as many as owners can hold at once,
-   so that one is always free for a new result: W results, one pinned, one that
-   is being made, and on a device one lent. */
+/* Returns the number of slots for results. As many slots can be in use at once,
+   so that one is always free for a new result: W slots of the history, the
+   pinned slot, the slot that an epoch fills, and on a device the lent slot. */
 static uint32_t results_of(const baton__contribution_t *self)
 {
     return self->history + (self->engine != NULL
@@ -161,7 +161,8 @@ static size_t part_count(const baton__contribution_t *self, size_t part)
     return self->begins[part + 1] - self->begins[part];
 }
 
-/* Copies all parts of a vector, or only the lent ones. */
+/* Copies the parts of `from` to their places in the vector at `to`: all parts
+   or, if lent_alone, only the lent ones. */
 static void copy_parts(const baton__contribution_t *self, char *to,
                        const baton__vector_t *from, bool lent_alone)
 {
@@ -189,7 +190,7 @@ static void contribution_return_loan(const baton__contribution_t *self,
     forget_loan(self, vector);
 }
 
-/* pending = left + right. */
+/* Sets `pending` to left (op) right. */
 static void add_to_pending(baton__contribution_t *self,
                            const baton__vector_t *left,
                            const baton__vector_t *right)
@@ -220,7 +221,8 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
     contribution_return_loan(self, &self->pending);
-    /* If no epoch is working, `taken` has the contribution to the last one. */
+    /* If the last epoch has published its result, its contribution in `taken`
+       is not needed any more. */
     if (failed && self->steps.first != 0 &&
         baton__contribution_is_working(self)) {
         contribution_return_loan(self, &self->taken);
@@ -281,7 +283,8 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     return any;
 }
 
-/* Returns true if the application reads the slot. */
+/* Returns true if the application may read the slot, or the slot is being
+   copied to it. */
 static bool is_read(const baton__contribution_t *self, uint32_t slot)
 {
     return slot == self->pinned || slot == self->lent;
@@ -321,9 +324,9 @@ static void take_pending(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* Takes the contribution that was carried over a recovery. Steps are numbered
-   anew since then, so it counts as a part of step 1, as the older part of
-   `pending` does. */
+/* Takes the contribution that was carried over a recovery. The recovery has
+   numbered steps anew, so this contribution counts as a part of step 1, as the
+   older part of `pending` does. */
 static void take_carried(baton__contribution_t *self)
 {
     self->steps.first = 1;
@@ -403,7 +406,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     (void)pthread_mutex_unlock(&self->history_lock);
 }
 
-/* Adds the taken contribution to the pending one, in the order of steps. */
+/* Makes the taken contribution pending again: adds it to the pending one, in
+   the order of steps, or in device memory keeps it in `carried`. */
 static void contribution_give_back(baton__contribution_t *self)
 {
     assert(baton__thread_has_locked(&self->contribute_lock));
@@ -490,8 +494,8 @@ static uint64_t earlier(uint64_t step, uint64_t other)
 }
 
 /* Returns the oldest step whose contribution no epoch up to `epoch` has taken:
-   it is pending, or a later epoch has taken it by now. Returns 0 if there is no
-   such step. */
+   the contribution is pending, or a later epoch has taken it by now. Returns 0
+   if there is no such step. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
     assert(baton__thread_has_locked(&self->history_lock));

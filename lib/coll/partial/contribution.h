@@ -1,6 +1,7 @@
-/* The data of a partial collective: the pending contribution, the one that the
-   running epoch has taken, the result of that epoch, and the last results. None
-   of them is copied. Contributions are two vectors, which change places:
+/* The data of a partial collective, which is called the owner below: the
+   pending contribution, the one that the running epoch has taken, the result of
+   that epoch, and the last results. None of them is copied. Contributions are
+   two vectors, which change places:
 
        pending --take--> taken        (recover exchanges a failed epoch's again)
 
@@ -10,7 +11,8 @@
    if that wait returns before an epoch has taken it, or if the epoch of a later
    step takes it.
 
-   Results are slots of a pool, which move by changing owners:
+   Results are slots of a pool. A slot stays where it is, and only its use
+   changes:
 
        free --take--> result --publish--> history --> free
                                              |         ^
@@ -28,13 +30,13 @@
    write a sum to a vector that is only for this, `sum`. While such a schedule
    adds, or copies the pending contribution, an epoch would take nothing, so the
    owner makes the epoch wait. The contribution of a failed epoch can't be added
-   to one that has become pending meanwhile. So it is carried over in `carried`,
-   and the next epoch takes that alone.
+   to one that has become pending meanwhile. So the vector `carried` keeps it,
+   and the next epoch takes `carried` alone.
 
-   A partial sparse all-reduce (coll/sparse/backends/partial.c) has no identity,
-   since an epoch to which this rank contributes nothing does not need one. Its
-   results are lists, in memory of its own. Its epochs wait for the application
-   rather than take nothing. */
+   A partial sparse all-reduce (coll/sparse/backends/partial.c) has no vector
+   `nothing`, since an epoch to which this rank contributes nothing does not
+   need one. Its results are lists, in memory of its own. Its epochs wait for
+   the application rather than take nothing. */
 #pragma once
 
 #include <baton/baton.h>
@@ -63,9 +65,9 @@ typedef struct baton__outcome {
 
 typedef struct baton__vector {
     char *memory;
-    /* For each part, the address of the application's memory that is used for
-       it, or NULL if the part is not lent. If no part is lent, this may be NULL
-       instead of an array. */
+    /* For each part, the address of the application's memory that is used
+       instead of the part's place in `memory`, or NULL if the part is not lent.
+       If no part is lent, this may be NULL instead of an array. */
     const char **lent;
 } baton__vector_t;
 
@@ -113,8 +115,8 @@ typedef struct baton__contribution {
     /* The first step that the running epoch has taken. Threads read this field
        without contribute_lock. */
     _Atomic uint64_t oldest_taken;
-    /* The next four fields are used in device memory only. contribute_lock
-       guards them. */
+    /* The next four fields are used only if the vectors are in device memory.
+       contribute_lock guards them. */
     bool busy; /* the device is adding to `pending`, or copying it */
     /* `carried` holds a contribution, which is older than `pending`. */
     bool is_carrying;
@@ -122,7 +124,8 @@ typedef struct baton__contribution {
     /* The vector to which the device writes the sum of `pending` and a
        contribution. */
     char *sum;
-    /* `staged` has memory of its own. The owner sets this before init. */
+    /* True if `staged` has memory of its own. The owner sets this field before
+       init. */
     bool stages;
     /* The contributions to the tensors of the next step. */
     baton__vector_t staged;
@@ -140,16 +143,16 @@ typedef struct baton__contribution {
     baton__outcome_t *outcomes;
     uint64_t newest; /* the newest epoch with a published result */
 
-    /* The fields from here on are the state of the running epoch, and are used
-       by the driver. Once the epoch has failed, end_loan and recover use them,
-       too. */
-    /* The identity, which takes the place of a contribution if there is
-       none. */
+    /* The fields from here on are the state of the running epoch. The driver,
+       the thread that makes the engine's progress, uses them. After the epoch
+       has failed, end_loan and recover use them, too. */
+    /* A vector of neutral elements of `op`, which takes the place of a
+       contribution if there is none. */
     char *nothing;
     baton__vector_t taken; /* the contribution that the epoch has taken */
     char *source;          /* `nothing`, or the memory of `taken` */
-    /* The last epoch that has called take; 0: no epoch has since the last
-       recovery. */
+    /* The last epoch that has called take; 0: no epoch has called it since the
+       last recovery. */
     uint64_t taken_for;
     baton__steps_t steps;
 } baton__contribution_t;
@@ -163,9 +166,9 @@ enum {
     BATON__CONTRIBUTION_DEVICE_RESULTS = 3
 };
 
-/* Allocates the vectors and the slots for results. Fills `nothing` with the
-   identity, unless it is in device memory. Returns BATON_ERR_NO_MEMORY, or an
-   error of baton_device_alloc, if it fails. */
+/* Allocates the vectors and the slots for results. Fills `nothing` with
+   neutral elements, unless it is in device memory. Returns BATON_ERR_NO_MEMORY,
+   or an error of baton_device_alloc, if it fails. */
 baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 
@@ -243,8 +246,8 @@ void baton__contribution_end_use(baton__contribution_t *self);
 char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
 
-/* Copies the pending contribution to `data`. If there is none, copies the
-   identity. Returns true if there is one. */
+/* Copies the pending contribution to `data`, and returns true. If nothing is
+   pending, fills `data` with neutral elements, and returns false. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
 
 /* Copies the lent parts of `staged` to their places in the vector. The caller
@@ -259,31 +262,34 @@ typedef enum baton__take {
 
 /* Called when an epoch begins to work. Sets `source` to the contribution that
    was carried over a recovery, if there is one, or else to the whole pending
-   contribution. If there is neither, or if the application is adding to the
-   contribution, sets `source` to the identity instead.
+   contribution. If there is neither, or if the application or the device is
+   adding to the contribution, sets `source` to `nothing` instead.
 
-   Returns BATON__TAKE_LATER if the application is adding to a contribution that
-   is sparse, or that would be too old for the next epoch.
+   Returns BATON__TAKE_LATER if the application is adding to the contribution,
+   and if `sparse` is set or the contribution would be too old for the next
+   epoch.
 
-   The epoch may use `source` until the next take or recover. It fills `result`,
-   which belongs to it until publish. The bytes after the elements of `source`
-   are the caller's; in `nothing` they keep what the caller has written. */
+   The epoch may use `source` until the next take or recover. It fills the slot
+   `result`, which belongs to it until publish. The bytes after the elements of
+   `source` are for the owner's data; in `nothing` they keep what the owner has
+   written. */
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
-/* Makes a free slot `result`. Does nothing if `result` is a slot already. */
+/* Sets `result` to a free slot. Does nothing if `result` is a slot already. */
 void baton__contribution_begin_result(baton__contribution_t *self);
 
 /* Returns true if the last epoch that has called take has not published a
-   result: it is still working, or it has failed. While contribute_lock is held,
-   no epoch takes a contribution. */
+   result: it is still working, or it has failed. An epoch can't
+   take a contribution while the caller holds contribute_lock. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
 /* Returns true if an epoch would take nothing because the device is adding to
    the pending contribution, or copying it. */
 bool baton__contribution_is_busy(baton__contribution_t *self);
 
-/* Puts `result` into the history, as the result of `epoch`. */
+/* Puts the slot `result` into the history, as the result of `epoch`, in which
+   `active` ranks were active. The oldest result leaves the history. */
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active);
 
@@ -294,8 +300,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
    other ranks have this result.
 
    `next` is the number of the next step and epoch; results from that number on
-   are dropped. If `next` is 0, numbers go on, and this rank already has the
-   result of `epoch`, if it needs one. */
+   are dropped. If `next` is 0, the numbers of steps continue, and this rank
+   already has the result of `epoch`, if it needs one. */
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
                                  uint64_t next);
 

@@ -19,7 +19,7 @@
 enum { AHEAD = 8 };
 
 typedef enum purpose {
-    FILL,   /* copy the identity from main memory to `nothing` */
+    FILL,   /* copy neutral elements from main memory to `nothing` */
     ADD,    /* add `memory` to the pending contribution */
     COPY,   /* copy the pending contribution to `memory` */
     ARRIVE, /* note that this rank has arrived at a step */
@@ -109,8 +109,9 @@ static void end_move(void *arg, const void *request)
     case FILL:
         break;
     case ADD:
-        /* A recovery may have numbered steps anew since this request was made.
-           In that case the contribution belongs to the next step. */
+        /* A recovery may have numbered steps anew since this request was made
+           (then `now` is false). In that case the contribution belongs to the
+           next step. */
         baton__contribution_end_add(c, now ? move->step
                                            : baton__partial_steps(partial) + 1);
         break;
@@ -162,8 +163,8 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                                 what, partial->name);
 }
 
-/* Fills `nothing` with the identity. Only the host can make the identity, so it
-   is copied from there. */
+/* Fills `nothing` with the neutral element of the reduction. Only the host can
+   make that element, so it is copied from there. */
 static baton_status_t fill_nothing(baton__partial_device_t *self)
 {
     const baton__contribution_t *c = &self->partial->contribution;

@@ -30,7 +30,7 @@ void baton__partial_count_step(baton_partial_t *partial, baton_status_t status)
    the last epoch for which the history has room: it holds W results that the
    application has not seen. With a bound S of staleness it is also at most
    arrived + S: this rank's next contribution, of step arrived + 1, may just
-   miss that epoch, and go into the next one. */
+   miss that epoch, and go into the next one, S epochs late. */
 static void set_limit(baton_partial_t *partial)
 {
     assert(baton__thread_has_locked(&partial->limit_lock));

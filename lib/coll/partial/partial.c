@@ -100,15 +100,15 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
         (void)try_take(partial);
     }
     if (partial->payload) {
-        /* Unbinds the last epoch's target first. By now the application may
-           have lent the memory of that result as a source, and then source and
-           target would overlap. */
+        /* Unbinds the last epoch's target before it binds a source. By now the
+           application may have lent the memory of that result as its next
+           contribution, and then source and target would overlap. */
         status = baton_buffer_rebind(partial->schedule, partial->target, NULL);
         partial->active_count = partial->active ? 1 : 0;
     }
     if (partial->payload && partial->rides) {
-        /* The identity of a product is one, and that of a sum is zero (for
-           floats it is -0, which counts as 0). */
+        /* The neutral element of a product is one, and that of a sum is zero
+           (for floats it is -0, which counts as 0). */
         const baton_op_t *one_or_zero =
             partial->active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg,
@@ -212,8 +212,9 @@ baton_status_t baton__partial_build(baton_partial_t *partial,
     return BATON_OK;
 }
 
-/* Adds the all-reduce of a piece that begins at byte `offset` of the vectors.
-   `nothing` has the identity; NULL: no builder needs it. */
+/* Adds the inner all-reduce of a piece that begins at byte `offset` of the
+   vectors. `nothing` is a buffer of neutral elements of the reduction. It is
+   NULL if no builder needs them. */
 static void partial_add_piece(baton_partial_t *partial, baton__piece_t *piece,
                               size_t offset, const baton_buffer_t *nothing)
 {

@@ -12,8 +12,8 @@
 
    An arrival costs at most two messages, one after the other, and a third if
    the root answers. So an epoch counts with fewer than 2 P messages, or 3 P if
-   the root answers. A rank has at most 2 (fan - 1) neighbours in each
-   direction, whichever rank is the root.
+   the root answers. A rank sends to at most 2 (fan - 1) ranks and receives from
+   as many, whichever rank is the root.
 
        on_start --> arrive --> own -------+
                       |                   v
@@ -25,10 +25,10 @@
                                                                              v
                         armed recv +fan.. x fan --> [tally] -----------> reached
 
-   A leader has at most one message to the root in flight. Its next message also
-   reports the arrivals that it learns of meanwhile, or in one turn of the
-   driver; the message's word is their number. A message is in flight until it
-   has been sent; if the fan is larger than FAN_UNANSWERED, until the root's
+   A leader has at most one message to the root in flight. The arrivals that it
+   learns of meanwhile, or in one step of the engine, go into one message, whose
+   word (baton_call_word) is their number. A message is in flight until it has
+   been sent or, if the fan is larger than FAN_UNANSWERED, until the root's
    answer has come. So a burst of arrivals keeps the root busy with at most one
    message of each leader, however many ranks have arrived.
 
@@ -57,9 +57,10 @@
    reports. */
 enum { FAN_UNANSWERED = 12 };
 
-/* A condition that one peer out of several fulfils, namely the one at the right
-   distance. A call node with this gate succeeds if this rank's offset modulo
-   `modulus` is `offset`. */
+/* A condition on this rank's offset. A call node with this gate succeeds if the
+   rank's offset modulo `modulus` is `offset`. There is such a call node for
+   each peer that may be this rank's leader or root, and in an epoch only that
+   of the right peer succeeds. */
 typedef struct gate {
     baton__quorum_t *quorum;
     int offset, modulus;
@@ -77,10 +78,11 @@ typedef struct message {
 typedef struct report {
     baton__quorum_t *quorum;
     uint32_t number; /* k, which is counted from 1 */
-    /* The number of arrivals that this report contains, once the number is
-       decided. */
+    /* The number of arrivals that this report contains; valid after
+       quorum_decide was called for the report. */
     uint32_t arrivals;
-    /* An array of [groups]: the nodes for each distance to the root. */
+    /* An array of `groups` elements: the nodes for each distance to the
+       root. */
     message_t *messages;
 } report_t;
 
@@ -89,14 +91,16 @@ struct baton__quorum {
     int rank, size;
     int fan;
     int groups;
-    gate_t *members; /* array of [fan], by the member's offset in the group */
-    /* Array of [groups], by the leader's group. The first entry is not used. */
+    gate_t *members; /* `fan` gates, by the member's offset in the group */
+    /* An array of `groups` gates, by the leader's group. The first one is not
+       used. */
     gate_t *leaders;
-    report_t *reports; /* array of [fan] */
-    /* Array of [fan][groups]. Each report points to its part of it. */
+    report_t *reports; /* an array of `fan` reports */
+    /* An array of `fan` rows of `groups` messages. Each report points to a
+       row. */
     message_t *messages;
-    /* The fields from here on are the state of the running epoch, and are used
-       by the driver. */
+    /* The fields from here on are the state of the running epoch. The driver,
+       the thread that makes the engine's progress, uses them. */
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
@@ -190,8 +194,8 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
     return group > missing + 1 ? group - missing - 1 : 0;
 }
 
-/* Resets the state for a new epoch. Called by the calls of an epoch; only the
-   first one resets it. */
+/* Resets the state for a new epoch. Each call node of an epoch calls this
+   function, and the first one of them resets the state. */
 static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
     uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
@@ -249,9 +253,10 @@ static baton_status_t count(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* Decides how many arrivals a report contains. A report has two call nodes, and
-   both call this function; the one that runs first decides. The calls of
-   several reports run in the order of their numbers. */
+/* Decides how many arrivals a report contains. A report has two call nodes,
+   [send k] and [pass k] above. Both call this function, and the one that runs
+   first decides. The calls of several reports run in the order of their
+   numbers. */
 static void quorum_decide(report_t *report)
 {
     baton__quorum_t *quorum = report->quorum;
@@ -286,8 +291,8 @@ static baton_status_t pass_report(void *arg, baton_call_t *call)
     return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
 }
 
-/* Counts `arrivals` at the root. Returns BATON_OK if these complete the
-   quorum. */
+/* Counts more arrivals at the root. Returns BATON_OK if the quorum is reached
+   with these arrivals, and was not before. */
 static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
 {
     bool awaits = quorum->tallied < quorum->awaited;
@@ -311,7 +316,7 @@ static baton_status_t tally_report(void *arg, baton_call_t *call)
 }
 
 /* Returns BATON_OK if this rank is the root, and if the leader may have more
-   arrivals to report after this one. */
+   arrivals to report after this report. */
 static baton_status_t quorum_answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -406,9 +411,9 @@ static baton_node_t quorum_add_messages(const tree_t *tree, report_t *report,
         report->messages[g] =
             (message_t){.quorum = quorum, .activate = activate};
         /* The order matters: if there are 2 g groups, the leader and the root
-           may be the same rank. Its messages are matched with those of this
-           rank in the order in which they were added: first the reports, and
-           then the answers. */
+           may be the same rank. The messages of that rank are matched with
+           those of this rank in the order in which their nodes were added:
+           first the reports, and then the answers. */
         add_incoming(tree, &report->messages[g],
                      baton__rank_shift(quorum->rank, distance, quorum->size));
         baton_before(s, add_in_flight(tree, activate, root), done);

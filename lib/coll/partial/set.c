@@ -115,8 +115,8 @@ void baton__partial_set_fini(baton__partial_set_t *self)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Returns the number of elements of a tensor. In a group without payload that
-   is 0, since vectors are empty. */
+/* Returns the number of elements of a tensor. In a cost-only simulation that is
+   0, since vectors are empty. */
 static size_t set_count_of(const baton_partial_t *partial, size_t tensor)
 {
     const baton__partial_set_t *set = &partial->set;

@@ -1,16 +1,17 @@
 /* How a partial goes on when ranks are lost (on_loss, baton/partial.h).
 
-       runs ------- a schedule fails for a loss --------------> shrinks
+       runs ------- a loss makes a schedule fail -------------> shrinks
          ^                                                      |     ^
          |        no call uses the schedules, and those that    |     |
          |        live have agreed                              v     | a loss
          +------- all know the last epoch ----------------- hands over
 
    The partial has a copy of the group, and after losses groups of its own
-   survivors, so that it does not take shrinks by the application or other
-   partials for its own. In each group it has the steps' schedule, and a second
+   survivors, so that its shrinks are not mistaken for those of the application
+   or of other partials. In each group it has the steps' schedule, and a second
    one, by which the ranks tell each other the last epoch that any of them has
-   completed, and hand its result to those that have not completed it:
+   completed, and hand the epoch's result to the ranks that have not completed
+   it:
 
        offer --> all-reduce of the ends --> choose --+
                                                      |
@@ -18,26 +19,26 @@
               +--> all-reduce of the result's bytes --> done
 
    Ranks that have the result give its bytes, which are the same on all of them,
-   and others give zeros; so the maximum is the result. All ranks have the
-   result of the epoch before, since no rank completes an epoch that not all
-   have begun. Contributions to a later epoch become pending again.
+   and the other ranks give zeros; so the maximum is the result. All ranks have
+   the result of the previous epoch, since no rank completes an epoch that not
+   all ranks have begun. Contributions to a later epoch become pending again.
 
-   If another rank is lost meanwhile, all begin again. Until a rank knows the
-   last epoch, it keeps the steps' schedule that failed, because a partial
-   sparse all-reduce (coll/sparse/backends/partial.c) completes that epoch from
-   the entries that this schedule has selected. After that the steps' schedule
-   is built anew; its epochs follow modes.base.
+   If another rank is lost meanwhile, all survivors begin again. Until a rank
+   knows the last epoch, it keeps the steps' schedule that failed, because a
+   partial sparse all-reduce (coll/sparse/backends/partial.c) completes that
+   epoch from the entries that this schedule has selected. After that the steps'
+   schedule is built anew; its epochs follow modes.base.
 
-   If one rank's options say that a loss fails the partial, and another's that
-   it goes on, their schedules are in different groups. To compare such options,
-   too, a schedule that never runs states the terms in the application's group,
-   until the first epoch has ended: by then all ranks have agreed. (A sparse
-   all-reduce has compared options before.)
+   If one rank's on_loss is FAIL and another's is CONTINUE, the schedules of the
+   two ranks are in different groups. To compare
+   such options, too, a schedule that never runs states the options in the
+   application's group, until the first epoch has ended: by then all ranks have
+   agreed. (A sparse all-reduce has compared options before.)
 
-   A thread does all this, and sleeps until there is a loss; with manual
-   progress the application's calls do it. Ranks that destroy the partial wait
-   for each other in the second schedule, so that no rank is missing in a
-   shrink. */
+   The library has a thread for all this, which sleeps until there is a loss;
+   with manual progress the application's calls do it. Ranks that destroy the
+   partial wait for each other in the second schedule, so that no rank is
+   missing in a shrink. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -74,7 +75,8 @@ struct baton__survival {
     int *ranks;
 
     /* The schedule that compares the options of all ranks (see above), in the
-       application's group. NULL: it is not needed, or no longer. */
+       application's group. NULL: the ranks need not compare options, or have
+       done so. */
     baton_schedule_t *terms;
 
     /* The second schedule, by which ranks hand over a result (see above). */
@@ -154,7 +156,8 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
     return status;
 }
 
-/* The driver calls this when one of the two schedules has failed. */
+/* The engine's driver, the thread that makes progress, calls this function when
+   the steps' schedule or the second schedule has failed. */
 static void survive_note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -188,8 +191,8 @@ static bool survive_enter(survival_t *self)
     return running;
 }
 
-/* Ends a use of the schedules, which survive_enter() has begun. During such a
-   use the survivors do not go on after a loss. Returns true if the call of this
+/* Ends a use of the schedules, which survive_enter() has begun. During a use
+   the schedules are not replaced after a loss. Returns true if the call of this
    use failed because of a loss, and so has to be repeated. */
 static bool survive_leave(survival_t *self, baton_status_t status)
 {
@@ -201,8 +204,8 @@ static bool survive_leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
-/* The driver calls this when the schedule that compares options has failed.
-   BATON_ERR_MISMATCH: options differ. */
+/* The driver calls this function when the schedule that compares options has
+   failed. The status BATON_ERR_MISMATCH means that options differ. */
 static void note_terms(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -242,7 +245,7 @@ static bool steps_have_ended(const void *arg)
 }
 
 /* Waits until the steps' schedule has failed, and none of its messages is in
-   flight. After a loss the two schedules do not fail at the same moment. */
+   flight. After a loss the second schedule may have failed earlier. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
     if (self->partial->schedule == NULL) {
@@ -329,7 +332,8 @@ static baton_status_t build_hand_over(survival_t *self)
 {
     size_t bytes = self->partial->vector_bytes;
     const char *step = self->partial->name;
-    /* An error message about a rank that waits in vain contains this name. */
+    /* If a rank waits in vain in this schedule, the error message names the
+       schedule. So its name says what the rank waits for. */
     char name[NAME_BYTES];
     bool first = baton_group_size(self->group) == self->size;
     (void)snprintf(name, sizeof name,
@@ -504,8 +508,8 @@ static baton_status_t survive_go_on(survival_t *self)
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     uint64_t last = self->ends[0] >> ACTIVE_BITS;
-    /* The application is destroying the partial on this rank, and needs no
-       result. */
+    /* If this is true, the application is destroying the partial on this rank,
+       and needs no result. */
     bool destroys = partial->schedule == NULL;
     if (baton__contribution_newest(c, NULL) < last && !destroys) {
         self->kind->get(partial, last,
@@ -523,8 +527,9 @@ static baton_status_t survive_go_on(survival_t *self)
     }
     survive_lock(self);
     if (baton__partial_steps(partial) > last) {
-        /* The epoch may end at once. The stage RESTARTS keeps the application
-           from starting the next step before this start has returned. */
+        /* The restarted epoch may end at once. The stage RESTARTS keeps the
+           application from starting the next step before
+           baton_schedule_start below has returned. */
         go_to(self, HANDS_OVER, RESTARTS);
         survive_unlock(self);
         /* This start fails if a rank is lost; then the partial shrinks
@@ -571,7 +576,7 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
             break;
         case DIFFERS:
             status = baton_schedule_failure(self->terms, &failure);
-            /* The cause of the failure can't be read yet, so the caller tries
+            /* If the cause of the failure can't be read yet, the caller tries
                again. */
             status = status == BATON_OK
                          ? baton__error(failure.status, "%s", failure.message)
@@ -890,7 +895,8 @@ static void survive_meet(survival_t *self)
                 status =
                     baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
-            /* Destroying a schedule whose epoch runs would time out, too. */
+            /* Destroying a schedule whose epoch runs would time out, too, so
+               the epoch is cancelled. */
             if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }

@@ -18,9 +18,9 @@ static bool is_end(const baton_schedule_t *schedule, int root)
 }
 
 /* States the choice as a remark, which errors show if ranks choose differently.
-   Remarks are not compared: only the terms of the algorithm's builder must be
+   Remarks are not compared: only what the algorithm's builder states must be
    the same, since other ranks may call that builder themselves. A segment size
-   that the caller gives is no choice. */
+   that the caller gives is not part of the remark. */
 static void state_choice(baton_schedule_t *schedule, const char *title,
                          const baton_choice_case_t *of,
                          const baton_choice_t *choice)
@@ -60,8 +60,9 @@ static bool by_name_choose(baton_schedule_t *schedule, const char *title,
     return status == BATON_OK;
 }
 
-/* Chooses the algorithm of a collective that may have segments, for the case
-   whose other fields are given, and calls its builder. */
+/* Chooses the algorithm of a collective that may have segments, and calls its
+   builder. The macro's last arguments are the fields of the case other than the
+   algorithm and the segment size. */
 #define BUILD(noun, title, ...)                                                \
     baton_choice_t choice;                                                     \
     args = baton__pass_args(schedule, title, args, sizeof *args,               \

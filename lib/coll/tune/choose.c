@@ -1,5 +1,5 @@
-/* Chooses an algorithm and its segment size: of those that can do what a case
-   asks for, the one whose formula gives the lowest cost.
+/* Chooses an algorithm and its segment size. Of the algorithms that can do what
+   a case asks for, it is the one whose formula gives the lowest cost.
 
    On one host data that are passed on wait for a processor at each hop. So
    algorithms that pass nothing on (one_host) are chosen there for long vectors,

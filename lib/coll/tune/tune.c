@@ -37,9 +37,9 @@
    BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
-/* A sample has several epochs, since the time of a single one would suffer from
-   the clock's resolution, and from ranks that begin at different times. One
-   epoch before them is not measured: after a vote and other candidates the
+/* A sample has several epochs, since the time of a single epoch would suffer
+   from the clock's resolution, and from ranks that begin at different times.
+   One epoch before them is not measured: after a vote and other candidates the
    vectors and scratch are not in caches, but in an application's loop of epochs
    they are. */
 enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
@@ -98,9 +98,11 @@ static tuned_t *tuned_of(baton_group_t *group)
 
 /* ---- a tuning ------------------------------------------------------------ */
 
-/* The numbers of a vote. USED is the used part of the budget. WHAT says what is
-   tuned; NOT_WHAT is its negative, so that the maxima of both show whether
-   ranks differ. FIRST is the first sample of a size. */
+/* The numbers of a vote, by their index in its vector. USED is the used part of
+   the budget, 1 for all of it. WHAT says what is tuned; NOT_WHAT is its
+   negative, so that the maxima of both show whether ranks differ. FIRST is the
+   time of an epoch in the first sample of a size, in us. From MEDIANS on there
+   is the median time of each candidate. */
 enum { USED, WHAT, NOT_WHAT, FIRST, MEDIANS, VALUES = MEDIANS + CANDIDATES };
 
 typedef struct tuning {
@@ -112,8 +114,8 @@ typedef struct tuning {
     double mine[VALUES];
     double all[VALUES];
     void *source, *target;
-    /* A schedule could not be stopped, and still uses this struct and the
-       vectors. So they are never freed. */
+    /* True if a schedule could not be destroyed, since it still uses this
+       struct and the vectors. Then they are never freed. */
     bool moving;
     baton__measured_t *learned;
 } tuning_t;
@@ -171,8 +173,8 @@ static void tune_destroy(tuning_t *tuning, baton_schedule_t *schedule)
 
 /* ---- a candidate --------------------------------------------------------- */
 
-/* Returns the size of a vector of the case's class. Rounds it down, so that
-   each rank has the same number of whole elements. */
+/* Returns the bytes of the vector with which the case is measured: of->bytes,
+   rounded down so that each rank has the same number of whole elements. */
 static size_t tune_bytes_of(const baton_choice_case_t *of)
 {
     size_t unit = sizeof(float) * (size_t)of->ranks;
@@ -318,8 +320,8 @@ static baton_status_t conclude(trial_t *trial)
 }
 
 /* Measures the candidates for a size. Learns nothing if the budget is used up
-   before each candidate has a sample that counts; all ranks have the same
-   number of samples. */
+   before each candidate has a sample that counts. All ranks decide that alike,
+   since all have the same number of samples. */
 static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 {
     trial_t trial = {.tuning = tuning, .of = *of, .epochs = 1};
@@ -362,8 +364,8 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        /* Before anything is written to them, all pages of the vector are one
-           and the same page of zeros. */
+        /* The system maps all pages that were never written to a single page of
+           zeros, which stays in a cache. So the vector is written once. */
         memset(tuning->source, 0, room);
     }
     return tuning->source != NULL && tuning->target != NULL
@@ -628,8 +630,9 @@ static void tune_measure(baton_group_t *group, tuned_t *tuned,
     }
 }
 
-/* Returns the choice that this group has measured for a case. May measure it
-   now. Returns NULL if there is none. */
+/* Returns the choice that this group has measured for a case. If there is none
+   and BATON_TUNE is `measure`, measures it now. Returns NULL if there is still
+   none. */
 static const baton__measured_t *find_or_measure(baton_group_t *group,
                                                 const baton_choice_case_t *of)
 {

@@ -5,10 +5,10 @@
 
    A line has the collective; the size class, which is 4^k bytes; the numbers of
    ranks and hosts; whether an all-reduce is in or out of place; the algorithm;
-   and the bytes of its segments (0 if it has none). All but the last two are
-   the key. The memory of the vectors is not part of the key: only a rank itself
-   knows whether its memory is shared, and a choice must be the same on all
-   ranks. */
+   and the bytes of its segments (0 if it has none). All fields but the last two
+   are the key. The memory of the vectors is not part of the key: only a rank
+   itself knows whether its memory is shared, and a choice must be the same on
+   all ranks. */
 #pragma once
 
 #include <baton/tuning.h>
@@ -24,15 +24,16 @@ typedef struct baton__measured {
     struct baton__measured *next;
 } baton__measured_t;
 
-/* Returns the size class of a vector: 4^k bytes for vectors of half as many to
-   less than twice as many bytes. */
+/* Returns the size class of a vector, which is a power of 4. The class c has
+   the vectors of at least c / 2 and less than 2 c bytes. */
 size_t baton__measured_class(size_t bytes);
 
 /* Returns the key of a case, in a struct without an algorithm. */
 baton__measured_t baton__measured_key(const baton_choice_case_t *of);
 
-/* Returns the first choice of a list that has this key; it is the one added
-   last. Returns NULL if there is none. An empty list is NULL. */
+/* Returns the first choice of a list that has this key. It is the one that was
+   added last, since choices are added to the front. Returns NULL if there is
+   none. An empty list is NULL. */
 const baton__measured_t *baton__measured_find(const baton__measured_t *list,
                                               const baton__measured_t *key);
 
@@ -84,6 +85,7 @@ baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out);
 
-/* For tests: a function that replaces the microseconds that an epoch of an
-   algorithm took on this rank. NULL: times are used as measured. */
+/* For tests: a function that returns the time, in microseconds, to use instead
+   of `us`, the measured time of an epoch of the algorithm on the rank. NULL:
+   times are used as measured. */
 extern double (*baton__tune_us)(int rank, const char *algorithm, double us);

@@ -32,9 +32,9 @@ typedef baton__inproc_rank_t rank_t;
 
 /* ---- ranks and records ------------------------------------------------ */
 
-/* Wakes a rank if it is armed for this event. A rank that is armed for notices
-   only is woken if `urgent`, which means that the event is a notice. The caller
-   holds the rank's mutex. */
+/* Wakes a rank if it is armed for this event. If the rank is armed for notices
+   alone, it is woken only if `urgent` is true, which means that the event is a
+   notice. The caller holds the rank's mutex. */
 static void inproc_ring(rank_t *rank, bool urgent)
 {
     if (rank->armed && (urgent || rank->for_all)) {
@@ -175,7 +175,7 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
 }
 
 /* Returns the head of the list of the records whose tokens have the same hash
-   as this one. */
+   as `token`. The heads are in the records of the first slab. */
 static record_t **inproc_list_of(const rank_t *self, baton_token_t token)
 {
     uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
@@ -262,7 +262,8 @@ static baton_status_t inproc_accept(void *endpoint, baton_message_t *message,
     return BATON_OK;
 }
 
-/* Takes the record, so that its sender can no longer withdraw it. */
+/* Takes the record, so that its sender can no longer withdraw it, and makes the
+   sender's memory readable as the message's data. */
 static baton_status_t inproc_lend(void *endpoint, baton_message_t *message)
 {
     record_t *record = (record_t *)message;
@@ -308,8 +309,8 @@ static bool inproc_copy_slice(rank_t *self, baton_event_t *out)
     return true;
 }
 
-/* Takes entries of both lists, and stores their events. The caller holds the
-   mutex. */
+/* Takes entries of the rank's lists `inbox` and `ended`, and stores their
+   events. The caller holds the mutex. */
 static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
@@ -346,8 +347,8 @@ static size_t take_lost(rank_t *self, baton_event_t *out, size_t max)
     return count;
 }
 
-/* Takes entries of both lists, and stores their events. Does not lock the mutex
-   if both lists are empty, as they are for an idle rank. */
+/* Calls take_events under the mutex. Does not lock the mutex if both lists are
+   empty, as they are for an idle rank. */
 static size_t take_waiting(rank_t *self, baton_event_t *out, size_t max)
 {
     /* Pairs with the release store in inproc_put. */
@@ -379,8 +380,8 @@ static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
 
 /* ---- reserve, sleep, close -------------------------------------------- */
 
-/* Reserves nothing for receives: an arriving message uses its sender's record.
- */
+/* Reserves nothing for receives: an arriving message uses its sender's
+   record. */
 static baton_status_t inproc_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
@@ -410,7 +411,7 @@ static bool inproc_is_copying(const void *endpoint)
     return ((const rank_t *)endpoint)->long_ones.head != NULL;
 }
 
-/* Wakes all ranks that have not yet taken the entries of their lists. */
+/* Wakes all other ranks that have entries in their lists. */
 static void inproc_insist(const rank_t *self)
 {
     for (int i = 0; i < self->medium->size; i++) {
@@ -455,7 +456,7 @@ static void inproc_disarm(void *endpoint)
     pthread_mutex_unlock(&self->mutex);
 }
 
-/* inproc reports no details. */
+/* The detail is not used: inproc reports all losses with the same detail. */
 static void inproc_lose(void *endpoint, int peer, baton_status_t status,
                         const char *detail)
 {

@@ -43,9 +43,10 @@ typedef struct baton__inproc_record {
     /* A baton__inproc_state_t. Used only if the record has no copy. */
     _Atomic int state;
     baton_token_t token;
-    /* For withdrawals. same_hash: the next record in the same list of records.
-       list: the first record of the list that belongs to this record's place in
-       its slab. */
+    /* Withdrawals find a send by lists of records whose tokens have the same
+       hash. same_hash is the next record of the list that this record is in.
+       `list` is the head of a list: record i of the first slab has the head of
+       the list for hash i. */
     struct baton__inproc_record *same_hash, *list;
     /* The next three fields are used while the receiver copies the data, one
        slice in each poll. */
@@ -77,8 +78,9 @@ struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
     baton__inproc_list_t ended; /* this rank's sends that have ended */
-    /* The number of records in both lists. Writers hold the mutex and store it
-       with release; inproc_poll loads it with acquire, without the mutex. */
+    /* The number of records in `inbox` and `ended`. Writers hold the mutex and
+       store it with release; inproc_poll loads it with acquire, without the
+       mutex. */
     _Atomic size_t waiting;
     /* Records that receivers gave back. They are pushed with release, and taken
        all at once with acquire. */
@@ -93,7 +95,8 @@ struct baton__inproc_rank {
 
     /* The fields from here on belong to the rank's driver. */
     bool owns_medium;
-    bool is_hashed; /* the lists for withdrawals are valid */
+    /* the fields same_hash and `list` of all records are valid */
+    bool is_hashed;
     int index;
     baton_inproc_t *medium;
     baton__inproc_record_t *records; /* free records */
@@ -102,9 +105,10 @@ struct baton__inproc_rank {
     baton__inproc_slab_t *slabs; /* the first has half of the records or more */
     int64_t reserved;            /* number of sends that were reserved */
     size_t capacity;             /* number of records in the pool */
-    size_t copies; /* number of records with a copy that have not come back */
+    /* number of records that hold a copy and were not given back yet */
+    size_t copies;
     size_t most_copies;
-    unsigned char *lost; /* [size], a baton__inproc_lost_t for each peer */
+    unsigned char *lost; /* by peer: a baton__inproc_lost_t */
     int lost_count;      /* number of peers whose loss has yet to be reported */
 };
 

@@ -1,4 +1,5 @@
-/* How a rank answers other ranks, and asks them; see answers.h. */
+/* How a rank asks other ranks whether they still run, and answers them; see
+   answers.h. */
 #include "transport/mpi/answers.h"
 
 #include "base/alloc.h"
@@ -16,10 +17,11 @@
 #include <string.h>
 #include <time.h>
 
-/* LOOK_NS: a look for an answer adds the time since the previous look to the
-   time of silence, but no more than this. AGAIN_NS: a rank that has answered is
-   asked again after an eighth of the timeout, but not sooner than this. HEAD is
-   the size of an answer without the bits of the lost ranks. */
+/* LOOK_NS: each look for an answer adds the time since the previous look to the
+   time of silence, but no more than this. PARTS, AGAIN_NS: a rank that has
+   answered is asked again after 1 / PARTS of the timeout, but not before
+   AGAIN_NS have passed. KEY_BYTES and HEAD are the bytes of an answer's key,
+   and of an answer without the bits of the lost ranks. */
 #define LOOK_NS   UINT64_C(1000000000)
 #define AGAIN_NS  UINT64_C(300000000)
 #define PARTS     8
@@ -36,9 +38,9 @@ static size_t answer_bytes(const baton__answers_t *self)
     return HEAD + (size_t)(self->size + 7) / 8;
 }
 
-/* True if the driver has been in one call of MPI for too long. Only time that
-   this thread has observed counts, because the process may have been stopped
-   between two questions. */
+/* True if the driver has been in one call of MPI for too long. The answering
+   thread looks whenever it is asked. Between two looks only a limited time
+   counts, because the process may have been stopped. */
 static bool answers_is_inside(baton__answers_t *self)
 {
     uint32_t returned =

@@ -40,7 +40,7 @@ typedef struct baton__asked {
     /* The connection on which this rank awaits the answer; -1: it awaits no
        answer. */
     int fd;
-    uint64_t asked_ns;  /* when the rank was last asked */
+    uint64_t asked_ns;  /* when the rank was last asked; 0: ask it at once */
     uint64_t looked_ns; /* when this rank last looked for the answer */
     /* Time without an answer, summed over all looks; 0: the rank was not asked,
        or has answered. */
@@ -59,8 +59,8 @@ typedef struct baton__answers {
     char silent[80];
     /* the error text of a rank that has been in a call of MPI for too long */
     char inside[80];
-    /* Numbers of the driver's calls of MPI: of those that have begun, and of
-       those that have returned. */
+    /* How many calls of MPI the driver has begun, and how many of these have
+       returned. */
     _Atomic uint32_t begun, returned;
     /* The next three fields belong to the answering thread, which detects long
        calls with them. `seen` is the value that `returned` had when the thread
@@ -69,8 +69,8 @@ typedef struct baton__answers {
        in progress. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
-    /* The places of all ranks, by rank. They are set once ranks have exchanged
-       them. */
+    /* The places of all ranks, by rank. They are set after the ranks have
+       exchanged them. */
     baton__answers_place_t *places;
     baton__asked_t *asked; /* by rank: the state of the question to the rank */
     pthread_t thread;
@@ -100,9 +100,9 @@ typedef enum baton__reply {
 } baton__reply_t;
 
 /* Takes over a listener and starts the answering thread. Stores this rank's key
-   in its place; the caller stores the port there. BATON_ERR_NO_MEMORY;
-   BATON_ERR_SYSTEM: no thread. Call baton__answers_close after an error, too.
- */
+   in its place; the caller stores the port there. Returns BATON_ERR_NO_MEMORY,
+   or BATON_ERR_SYSTEM if no thread can be started. Call baton__answers_close
+   after an error, too. */
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size,
                                    const baton__doorbell_t *doorbell);
@@ -131,8 +131,9 @@ void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
    lost; -1 if there is none. */
 int baton__answers_next_lost(const baton__answers_t *self, int from);
 
-/* Asks a rank at this address or, if the rank was asked before, looks for the
-   rank's answer. Call this again and again while the rank is awaited. */
+/* Asks the rank `peer`, whose listener is at the address `to`; or, if it was
+   asked and has not answered, looks for its answer. Call this again and again
+   while this rank waits for `peer`. */
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
 

@@ -1,8 +1,10 @@
 /* How the ranks of a group that is being made exchange records: by MPI's
    collectives (bootstrap_mpi.c), or through a store that the application
    supplies (bootstrap_store.c). meeting.c makes the exchanges, in the same way
-   for both. None of these functions waits for another rank, because a rank that
-   has ended, or never comes, would keep all other ranks waiting for good. */
+   for both. The bootstrap also opens the wire, which carries the group's
+   messages between hosts (wire.h). None of these functions waits for another
+   rank, because a rank that has ended, or never comes, would keep all other
+   ranks waiting for good. */
 #pragma once
 
 #include "transport/mpi/wire.h"
@@ -15,9 +17,10 @@ typedef struct baton__bootstrap {
     /* The longest wait for ranks to take part in the first exchange; 0: no
        limit. */
     uint64_t first_ms;
-    /* The bootstrap is a store. As soon as a rank's group is made, the
-       application may remove the store there. The wire is opened only if some
-       ranks of the group share no memory. */
+    /* The bootstrap is a store. The application may remove the store as soon as
+       the group is made on rank 0 or, if all ranks are on one host, on any
+       rank; other ranks may still be making it then. The wire is opened only if
+       some ranks of the group share no memory. */
     bool is_store;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns
@@ -37,8 +40,9 @@ typedef struct baton__bootstrap {
     baton_status_t (*begin_wire)(struct baton__bootstrap *self,
                                  unsigned char *data);
     /* Opens the wire that an exchange of begin_wire has made; `data` is the
-       result of that exchange. If `data` is NULL, which a store does not
-       allow, opens a wire over which nothing is sent. */
+       result of that exchange. Over MPI, `data` may be NULL: then opens a wire
+       over which nothing is sent, and which only reports that MPI_Finalize is
+       called. */
     baton_status_t (*open_wire)(struct baton__bootstrap *self,
                                 const unsigned char *data, baton__wire_t **out);
     /* Stores whether the exchange that was begun has ended. */

@@ -19,7 +19,7 @@ static baton_status_t check_library(void)
 #else
     static const char built_with[] = "MPICH, or one like it";
 #endif
-    char version[8192] = ""; /* as MPICH needs; Open MPI needs 256 bytes */
+    char version[8192] = ""; /* MPICH needs 8192 bytes, Open MPI 256 */
     int length;
     (void)PMPI_Get_library_version(version, &length);
     return (strncmp(version, "Open MPI", 8) == 0) == (built_with[0] == 'O')
@@ -31,8 +31,8 @@ static baton_status_t check_library(void)
                               version);
 }
 
-/* Checks conditions that are the same on all ranks, so that no rank needs to be
-   told of a failure. */
+/* Checks conditions that are true on all ranks or on none, so that no rank
+   needs to be told of a failure on another one. */
 static baton_status_t check_comm(MPI_Comm comm)
 {
     int yes = 0;
@@ -71,8 +71,8 @@ static unsigned char *mpi_allocate(size_t bytes)
     return baton__mpi_error("MPI_Alloc_mem", code) == BATON_OK ? memory : NULL;
 }
 
-/* MPI may still write to the memory of an exchange that has not ended, or has
-   failed. */
+/* Frees the memory, unless an exchange has not ended or has failed: MPI may
+   still write to the memory of such an exchange. */
 static void mpi_release(baton__bootstrap_t *shared, unsigned char *memory)
 {
     const baton__bootstrap_mpi_t *self = (baton__bootstrap_mpi_t *)shared;

@@ -1,15 +1,17 @@
 /* The bootstrap through a store. Each exchange has a number. Each rank puts its
-   record under NAME.NUMBER.RANK; rank 0 gets all records, and puts them under
-   NAME.NUMBER.all, where the others get them. So an exchange of P ranks takes 4
-   P calls of the store, and not P squared.
+   record under NAME.NUMBER.RANK; rank 0 gets all records, and puts them
+   together under NAME.NUMBER.all: its answer, which the others get. So an
+   exchange of P ranks takes 4 P calls of the store, and not P squared.
 
    Each record begins with a random number that its rank has chosen for this
-   group. A rank takes only an answer that has its own number, because the last
-   answer stays in the store, and a later group may have the same name.
+   group. A rank takes only an answer whose copy of its own record begins with
+   that random number, because the last answer may stay in the store, and a
+   later group may have the same name.
 
-   The ranks may have been given different sizes; then rank 0 may wait for ranks
-   that never come. So in the first exchange the other ranks read rank 0's
-   record while they wait, and rank 0 says there which rank has another size.
+   The callers on different ranks may give different sizes of the group; then
+   rank 0 may wait for ranks that never come. So in the first exchange the other
+   ranks read rank 0's record while they wait, and rank 0 says there which rank
+   has another size.
 
    If some ranks share no memory, which are mostly ranks of several hosts, the
    ranks make a wire of UCX: they exchange the sizes of their workers'
@@ -38,7 +40,7 @@ enum {
 /* A rank's report about its end of the wire, which all other ranks get. */
 typedef struct wire_end {
     int status;   /* BATON_OK: the rank has opened its end */
-    size_t bytes; /* bytes of the rank's address */
+    size_t bytes; /* bytes of the address of the rank's worker (wire_ucx.h) */
 } wire_end_t;
 
 /* The beginning of each record. */
@@ -63,7 +65,8 @@ typedef struct bootstrap_store {
     size_t capacity; /* `records` has space for records of this many bytes,
                         without their heads */
     int received;    /* rank 0: number of records received, its own included */
-    /* The answer in the store is one of another group. */
+    /* The answer of rank 0 that this rank last found in the store is one to
+       another group. So this rank goes on waiting. */
     bool foreign;
     baton__wire_ucx_t *wire; /* the wire that is being made, or NULL */
     baton_status_t opened;   /* BATON_OK: this rank has opened its end */
@@ -110,7 +113,8 @@ static said_t last_said(void)
     return said;
 }
 
-/* Sets the error of a call of the store; `before` is last_said() before it. */
+/* Sets the error of a call of the store. `before` is what last_said() returned
+   before the call. */
 static baton_status_t check_call(const baton__store_use_t *use,
                                  const char *call, const store_key_t *key,
                                  baton_status_t status, said_t before)
@@ -227,7 +231,8 @@ static baton_status_t store_gather(baton__bootstrap_t *shared,
     return store_put(self, shared->rank, own, sizeof self->head + bytes);
 }
 
-/* Sets the error of a group to whose ranks callers gave different sizes. */
+/* Sets the error that rank 0's caller gave the size `first`, and the caller on
+   `rank` the size `size`. */
 static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
                                  int rank, int size)
 {
@@ -239,8 +244,9 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
         self->shared.function, first, size, rank);
 }
 
-/* Reads the head of a record that rank 0 has received. If the caller gave the
-   rank another size, the answer of rank 0 will report that to all ranks. */
+/* Checks the head of a record that rank 0 has received. If the caller on that
+   rank gave another size, replaces rank 0's own record by one that says so, for
+   the other ranks, and returns the error. */
 static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
 {
     head_t head;
@@ -256,7 +262,8 @@ static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
                : status;
 }
 
-/* Gets the records that rank 0 still lacks, and answers once it has all. */
+/* Gets the records that rank 0 still lacks. Puts the answer into the store when
+   rank 0 has all records. */
 static baton_status_t collect(bootstrap_store_t *self)
 {
     const size_t bytes = sizeof(head_t) + self->bytes;
@@ -315,7 +322,8 @@ static baton_status_t store_take_answer(bootstrap_store_t *self)
     return status == BATON_AGAIN || self->foreign ? ask_rank_0(self) : status;
 }
 
-/* Begins the exchange of the addresses, if all ranks have one. */
+/* Begins the exchange of the workers' addresses, if all ranks have opened their
+   ends of the wire. */
 static baton_status_t exchange_addresses(bootstrap_store_t *self)
 {
     const wire_end_t *ends = (const void *)self->data;

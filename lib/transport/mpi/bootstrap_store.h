@@ -1,5 +1,5 @@
-/* Groups whose ranks meet in a store, for the public functions that make
-   them. */
+/* Makes groups whose ranks meet in a store. The public functions that make such
+   groups call these functions. */
 #pragma once
 
 #include "transport/mpi/bootstrap.h"
@@ -16,8 +16,9 @@ typedef struct baton__store_use {
 /* Checks the store and the name. */
 baton_status_t baton__store_check(const baton__store_use_t *use);
 
-/* These call the store's functions for the key NAME.key, and set the error if
-   they fail. BATON_AGAIN, which is no error: there is no value yet. */
+/* The next three functions call the store's functions for the key NAME.key, and
+   set the error if these fail. baton__store_get returns BATON_AGAIN, which is
+   no error, if the key has no value yet. */
 baton_status_t baton__store_put(const baton__store_use_t *use, const char *key,
                                 const void *value, size_t bytes);
 baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
@@ -25,15 +26,16 @@ baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
 void baton__store_remove(const baton__store_use_t *use, const char *key);
 
 /* Calls `make`, and passes it `arg` and a bootstrap of `size` ranks, this one
-   being `rank`. Returns what `make` returns. BATON_ERR_NO_MEMORY. The bootstrap
-   waits for at most `timeout_ms` for ranks that have not called this function;
-   negative: for ever. */
+   being `rank`. Returns the status of `make`, or BATON_ERR_NO_MEMORY if there
+   is no memory for the bootstrap. The bootstrap waits for at most `timeout_ms`
+   for ranks that have not called this function; if `timeout_ms` is negative, it
+   waits for ever. */
 baton_status_t baton__store_meet(
     const baton__store_use_t *use, int rank, int size, int timeout_ms,
     baton_status_t (*make)(baton__bootstrap_t *, void *arg), void *arg);
 
 /* Creates the group. Waits for at most `timeout_ms` for ranks that have not
-   called this function; negative: for ever. */
+   called this function; if `timeout_ms` is negative, waits for ever. */
 baton_status_t baton__store_create_group(const baton__store_use_t *use,
                                          baton_engine_t *engine, int rank,
                                          int size, int timeout_ms,

@@ -9,7 +9,8 @@
 
 #include <stdatomic.h>
 
-/* The interval at which close asks the rank that delays it whether it lives. */
+/* While close waits for a rank, it asks that rank at this interval whether the
+   rank lives. */
 enum { ASK_NS = 250000000 };
 
 /* The endpoint that was closed last, if all its ranks are on this host and have
@@ -23,13 +24,10 @@ void baton__mpi_on_finalize(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
-    /* Either baton__mpi_discard frees the endpoint, or it is kept. */
-    if (mpi->net.closing) {
-        if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
-                                                    memory_order_acq_rel,
-                                                    memory_order_relaxed)) {
-            baton__mpi_discard(mpi, false);
-        }
+    /* A closed endpoint that is kept for a later group is freed here. */
+    if (atomic_compare_exchange_strong_explicit(
+            &kept, &unused, NULL, memory_order_acq_rel, memory_order_relaxed)) {
+        baton__mpi_discard(mpi, false);
         return;
     }
     baton__log(BATON_LOG_ERROR,
@@ -70,10 +68,10 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* Sends LAST to the ranks on other hosts, as far as there is space. Returns a
-   rank that this rank still waits for: LAST was not sent to it, or not received
-   from it, or MPI has not completed a packet to it. Returns -1 if there is no
-   such rank. */
+/* Sends LAST, the last packet, to the ranks on other hosts, as far as there is
+   space. Returns a rank that this rank still waits for: LAST was not sent to
+   it, or not received from it, or MPI has not completed a packet to it. Returns
+   -1 if there is no such rank. */
 static int tell_last(baton__mpi_t *mpi)
 {
     const baton__packet_t last = {.kind = BATON__PACKET_LAST,
@@ -92,32 +90,38 @@ static int tell_last(baton__mpi_t *mpi)
     return awaited;
 }
 
-/* Drains the communicator before it is freed: takes the packets that the other
-   ranks have sent. Meanwhile it asks the rank that it waits for whether it
-   lives, because that rank may have ended without a link between the two.
-   Returns false if a rank may still send, or MPI still has packets or data in
-   motion: then the communicator must not be freed. */
-static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+/* Returns false if a rank may still send, or MPI still has packets or data in
+   motion: then the communicator must not be freed. Asks the rank that it waits
+   for whether it lives, because, without a link to that rank, this rank would
+   not notice if it has ended. */
+bool baton__mpi_leave(void *endpoint)
 {
-    uint64_t now = baton__clock_ns();
-    uint64_t asked_ns = now;
-    int awaited = -1;
-    if (!baton__net_enter(mpi)) {
+    baton__mpi_t *mpi = endpoint;
+    if (mpi->net.peers == 0 || mpi->first_lost > 0 || !baton__net_enter(mpi)) {
         return true;
     }
+    const uint64_t now = baton__clock_ns();
+    mpi->net.asked_ns = mpi->net.closing ? mpi->net.asked_ns : now;
     mpi->net.closing = true;
-    while (((awaited = tell_last(mpi)) >= 0 || mpi->net.count > 0) &&
-           mpi->first_lost == 0 && now < deadline_ns) {
-        baton__mpi_drop_arrivals(mpi);
-        now = baton__clock_ns();
-        if (awaited >= 0 && now - asked_ns >= ASK_NS) {
-            asked_ns = now;
-            baton__mpi_ask(mpi, awaited);
-        }
-        (void)sched_yield();
+    const int awaited = tell_last(mpi);
+    if (awaited >= 0 && now - mpi->net.asked_ns >= ASK_NS) {
+        mpi->net.asked_ns = now;
+        baton__mpi_ask(mpi, awaited);
     }
     baton__net_leave(mpi);
     return awaited < 0 && mpi->net.count == 0;
+}
+
+/* Drains the communicator before it is freed: takes the packets that the other
+   ranks have sent. Returns false if it must not be freed. */
+static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+{
+    bool left;
+    while (!(left = baton__mpi_leave(mpi)) && baton__clock_ns() < deadline_ns) {
+        baton__mpi_drop_arrivals(mpi);
+        (void)sched_yield();
+    }
+    return left && mpi->first_lost == 0;
 }
 
 void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
@@ -134,8 +138,8 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
 }
 
 /* Returns true if the endpoint can be kept for another group of the same ranks:
-   all are on this host, none was lost, this rank has nothing in motion, and MPI
-   will say when it ends. */
+   all are on this host, none was lost, this rank has nothing in motion, and
+   there is a wire, which calls baton__mpi_on_finalize when MPI ends. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
     return mpi->wire != NULL && mpi->net.peers == 0 && mpi->host.count > 1 &&

@@ -92,15 +92,16 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 /* ---- peers, MPI -------------------------------------------------------- */
 
-/* Called when a peer is lost. Tells the peer so, because its process may only
-   be stopped. When it continues, it learns that it counts as lost. Otherwise it
-   might find that this rank has ended meanwhile, and go on without it. (A lost
-   rank of this host counts as ended, because no partition divides a host.)
+/* Called when a peer is lost. Tells the peer that it counts as lost, because
+   its process may only be stopped, and continue later. If the peer were not
+   told, it might find after it has continued that this rank has ended
+   meanwhile, and go on without this rank. (A lost rank of this host counts as
+   ended, because no partition divides a host.)
 
-   Returns true if it is this rank that counts as lost, to the peer, because
-   this rank was stopped. If this rank knows that already (`known`), it tells a
-   peer on another host nothing: the peer and the ranks of its side may go
-   on. */
+   Returns true if the peer had lost this rank before, because this rank was
+   stopped. If this rank knows that already (`known`), it does not tell a peer
+   on another host that the peer is lost: the peer, and the ranks that have not
+   lost it, may go on. */
 static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer,
                                  bool known)
 {
@@ -110,7 +111,9 @@ static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer,
     if (mpi->net.cut || peer->lost || known) {
         return false;
     }
-    mpi->net.rings_due = true; /* for links that are made here */
+    /* baton__links_lose may make links; their peers must be told the number of
+       packets, too. */
+    mpi->net.rings_due = true;
     return baton__links_lose(&mpi->net.links, (int)(peer - mpi->peers));
 }
 

@@ -96,31 +96,34 @@ enum {
        limited because a peer whose link broke without this rank noticing can
        ask only over MPI whether this rank lives. */
     BATON__MPI_ASKED_US = 500000,
-    /* Receive buffers for one peer's bodies (packet.h). */
+    /* Receive buffers for one peer's bodies. A body is data that follows its
+       packet in the same MPI message (packet.h). */
     BATON__MPI_BODIES = 8,
-    BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
+    BATON__MPI_TAGS = 512,   /* number of MPI tags for pulled messages */
     BATON__MPI_PACKETS = 16, /* the most sends of packets in motion at a time */
-    /* Receives that are posted for packets. There are few, so that their
-       buffers stay in cache. */
+    /* The number of receives that are posted for packets. It is small, so that
+       their buffers stay in cache. */
     BATON__MPI_POSTED = 8,
-    /* The most receives that are posted after unfinished messages of lost peers
-       have occupied some of them. */
+    /* The most receives for packets, with those that are added because
+       unfinished messages of lost peers occupy others. */
     BATON__MPI_RECEIVES = 64,
     /* A copy of up to this many bytes is made when the message is accepted,
-       possibly inside start. Of a longer copy each poll makes a slice. */
+       which may be in an application's call that starts an epoch. Each poll
+       copies one slice of a longer message. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
     BATON__MPI_SLICE_BYTES = 4 << 20,
     /* Shorter messages are copied into buffers even if they lie in a segment or
-       their sender is patient. On 4 ranks of 2 processors, all-to-alls of 64
+       their sender is patient. With 4 ranks on 2 processors, all-to-alls of 64
        KiB take 14 us this way, and 20 us if blocks of 16 KiB are read;
        all-to-alls of 256 KiB take 62 us and 40 us. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024,
     /* The longest message that goes into a buffer if each rank has a processor:
-       for longer messages the receiver's single copy takes no longer than its
-       half of two copies. On 2 processors of a Xeon, a reduction of 16 KiB
-       takes 2.7 us without buffers and 3.9 us with them; a reduction of 8 KiB
-       takes 2.3 us either way. Where ranks share processors, copying into a
-       buffer saves the sender a time slice. */
+       for a longer message the receiver takes no longer to copy it from the
+       sender's memory than to copy it out of a buffer, and the sender need not
+       copy it. On 2 processors of a Xeon, a reduction of 16 KiB takes 2.7 us
+       without buffers and 3.9 us with them; a reduction of 8 KiB takes 2.3 us
+       either way. Where ranks share processors, copying into a buffer saves the
+       sender a time slice. */
     BATON__MPI_OWN_BYTES = 12 * 1024
 };
 
@@ -143,11 +146,12 @@ typedef struct baton__outbox {
 
 typedef enum baton__send_state {
     BATON__SEND_FREE,
-    BATON__SEND_QUEUED,    /* the send waits in the outbox */
-    BATON__SEND_ANNOUNCED, /* the receiver has not answered yet */
-    BATON__SEND_PULLED,    /* the receiver has asked for the data */
-    BATON__SEND_MOVING,    /* MPI is sending the data */
-    BATON__SEND_PUTTING,   /* the data is written into a posted receive */
+    BATON__SEND_QUEUED, /* the send waits in the outbox */
+    /* the send is announced; the receiver has not answered yet */
+    BATON__SEND_ANNOUNCED,
+    BATON__SEND_PULLED,  /* the receiver has asked for the data */
+    BATON__SEND_MOVING,  /* MPI is sending the data */
+    BATON__SEND_PUTTING, /* the data is written into a posted receive */
     /* The data is sent in parts. The send stays in the outbox until all of them
        are sent. */
     BATON__SEND_IN_PARTS
@@ -158,8 +162,10 @@ typedef struct baton__send {
        send. */
     baton__outgoing_t out;
     struct baton__send *next;
-    /* A list of sends by the hash of their tokens, and the next send in such a
-       list; see baton__mpi_withdraw. */
+    /* Withdrawals find a send by lists of sends whose tokens have the same hash
+       (hash_list_of in send.c). same_hash is the next send of the list that
+       this send is in. hash_list is the head of a list: send i has the head of
+       the list for hash i. */
     struct baton__send *hash_list, *same_hash;
     baton_token_t token;
     baton_header_t header;
@@ -201,15 +207,17 @@ typedef struct baton__record {
     baton_message_t message;
     uint16_t kind; /* baton__packet_kind_t */
     uint16_t flags;
-    uint16_t answer; /* kind of the answer to send: FIN, CTS or COPY */
+    /* kind of the answer to send: FIN, CTS or COPY (packet.h) */
+    uint16_t answer;
     /* The next four fields are those of the packet that announced the message.
-       If the answer is CTS, `place` becomes that of the answer; if the sender
-       is to PUT the data, so does `address`. */
+       If the answer is CTS, `place` is replaced by the `place` of the answer;
+       if the answer asks the sender to write the data (PUT), `address` is
+       replaced, too. */
     uint32_t id;
     uint32_t generation;
     uint32_t place;
     uint64_t address;
-    /* The fields from here on are valid once the message is accepted. */
+    /* The fields from here on are valid after the message was accepted. */
     baton_token_t token;
     char *target;
     /* OFFER: the address at which this rank can read the data; NULL: this rank
@@ -238,9 +246,10 @@ BATON__LIST(baton__records, baton__record_t)
 typedef struct baton__flow {
     uint32_t sent;
     uint32_t limit; /* the highest total that the peer is known to allow */
-    /* `granted` and `reported` are for inter-node peers. Local peers read their
-       credits in shared memory. */
-    /* The total number that this rank allows the peer to send. */
+    /* The next two fields are used only for inter-node peers. Local peers read
+       their credits in shared memory. */
+    /* The total number of such messages that this rank allows the peer to
+       send. */
     uint32_t granted;
     uint32_t reported; /* value of `granted` that was last sent to the peer */
 } baton__flow_t;
@@ -288,28 +297,30 @@ typedef struct baton__peer {
        packet, so the peer was awake after probe_ns. */
     uint32_t probe;
     uint64_t probe_ns;
-    /* When the peer was last sent DOUBT; 0: never. */
+    /* When the peer was last sent a DOUBT packet (packet.h); 0: never. */
     uint64_t doubted_ns;
-    /* A time at which the peer's process still ran, as DOUBT or LIVES from the
-       peer has shown; 0: none has come. */
+    /* A time at which the peer's process still ran, as a DOUBT or LIVES packet
+       from the peer has shown; 0: no such packet has come. */
     uint64_t lived_ns;
-    /* There was no free slot for LIVES, so it is sent with the next credits. */
+    /* The reply LIVES could not be sent yet. It is sent when credits are next
+       reported (baton__net_report_credits). */
     bool reply_due;
-    /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
-       `net` for the peer's bodies: data that follows a packet (packet.h). */
+    /* The memory of BATON__MPI_BODIES receive buffers, which were added to
+       net.free for the peer's bodies (packet.h). */
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
-    uint32_t packets_taken; /* number of the peer's packets taken here */
-    bool last_sent;         /* this rank has sent LAST to the peer */
-    bool last_received;     /* the peer has sent LAST to this rank */
+    /* number of packets that this rank has taken from the peer */
+    uint32_t packets_taken;
+    bool last_sent;     /* this rank has sent LAST to the peer */
+    bool last_received; /* the peer has sent LAST to this rank */
     /* Something has come from the peer over MPI since this rank last asked
        whether the peer lives. */
     bool has_sent;
 } baton__peer_t;
 
 /* The owner of an MPI request for data (see baton__net_t): either a send or a
-   record. Both are NULL if the send or record ended before MPI had completed
-   the request. */
+   record. Both are NULL if the send or record has ended, but MPI has not
+   completed the request. */
 typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
@@ -319,9 +330,10 @@ typedef struct baton__transfer {
 
 typedef struct baton__net {
     int peers; /* number of inter-node peers */
-    /* Time of the last send, or of the last poll that found something. */
+    /* Time of the last send over MPI, or of the last poll that found something
+       there. */
     uint64_t now_ns;
-    /* Number of polls since now_ns; all of them have found nothing. */
+    /* Number of polls since now_ns, none of which has found anything. */
     uint32_t quiet;
     bool credits_due; /* some peer may have to be told of new credits */
     /* Transfers in motion. There is space for all parts of all messages. */
@@ -339,16 +351,20 @@ typedef struct baton__net {
     baton__request_t arrivals[BATON__MPI_RECEIVES];
     /* The sends of packets in motion. */
     baton__request_t sends[BATON__MPI_PACKETS];
-    /* The buffers that `arrived` and `send_buffers` have at first. */
+    /* The memory of the buffers that `arrived` and `send_buffers` have at
+       first. */
     baton__net_buffer_t *buffers;
     baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
-    /* Buffers that were allocated after losses. */
+    /* The buffers of the receives that were posted after losses
+       (baton__net_add_arrival). */
     baton__net_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
     baton__net_buffer_t *send_buffers[BATON__MPI_PACKETS];
-    /* Free buffers, each to replace one that a body keeps. */
+    /* Free buffers. When a body keeps the buffer in which it came, one of these
+       takes the place of that buffer. */
     baton__net_buffer_t *free;
-    /* Replacements for buffers of sends to lost peers. */
+    /* Buffers for sends that were allocated because sends to lost peers still
+       use the earlier ones. */
     baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
@@ -356,21 +372,24 @@ typedef struct baton__net {
        first slot of `sends` to try for a send. */
     uint32_t arrival, next_send;
     uint32_t packets_unsent;
-    /* A peer with a link was not told how many packets were sent to it; see
-       poll.c. */
+    /* Over some peer's link, the peer must still be told how many packets were
+       sent to it (links.h). */
     bool rings_due;
-    bool closing; /* the endpoint is being closed */
-    bool cut; /* all inter-node peers are lost: MPI failed or was finalized here
-               */
+    bool closing;      /* the endpoint is being closed, or its ranks leave */
+    uint64_t asked_ns; /* when this rank last asked a rank that closes late */
+    /* all inter-node peers are lost: MPI failed or was finalized on this
+       rank */
+    bool cut;
     baton__links_t links;
     /* By rank: true if the rank's address was found to lead to the rank's host.
        While the group is made, the first rank of this host verifies the address
        of the first rank of each other host. Without that, a rank that dies
        before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
-    /* The next two fields serve to detect that MPI_Finalize is called while
-       there is a group. `inside` is the number of calls of baton__net_enter
-       that baton__net_leave has not ended. */
+    /* The next two fields keep MPI_Finalize and calls of MPI apart, if
+       MPI_Finalize is called while there is a group. `inside` is the number of
+       calls of baton__net_enter that baton__net_leave has not ended;
+       `finalized` is true after MPI_Finalize was called. */
     _Atomic int inside;
     _Atomic bool finalized;
     char detail[BATON__WIRE_TEXT];
@@ -396,10 +415,13 @@ typedef struct baton__mpi {
     /* The processors on which this rank could run when the endpoint was
        opened. */
     cpu_set_t processors;
-    bool reads; /* the ranks of this host can read each other's memory */
-    /* The ranks of this host can also write into each other's memory, and each
-       has a processor. So a receiver may ask the sender of an offer to write
-       the data. */
+    /* Long messages to local ranks are offered: the receiver reads the data in
+       the sender's memory or, if the system refuses that (`refused`), gets it
+       in PARTs. */
+    bool reads;
+    /* The ranks of this host can write into each other's memory, and each has a
+       processor. So a receiver may ask the sender of an offer to write the
+       data. */
     bool asks;
     /* MPI carries no messages, and the group has no communicator. */
     bool keeps_off;
@@ -505,8 +527,8 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail);
 
 /* Sets this thread's error for a message to or from a peer, and returns
-   BATON_ERR_TRANSPORT. The error says why the peer is lost, or `wrong` if the
-   peer is not lost. */
+   BATON_ERR_TRANSPORT. The error says why the peer is lost; if the peer is not
+   lost, it says `wrong`. */
 baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong);
 
@@ -522,7 +544,7 @@ bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
 /* baton__net_enter returns true if MPI may be called; then baton__net_leave
-   must follow. Once MPI_Finalize has begun, baton__net_enter returns false and
+   must follow. After MPI_Finalize has begun, baton__net_enter returns false and
    marks all inter-node peers as lost. */
 bool baton__net_enter(baton__mpi_t *mpi);
 void baton__net_leave(baton__mpi_t *mpi);
@@ -533,14 +555,16 @@ const char *baton__net_text(baton__mpi_t *mpi, int code);
 /* Marks a peer as lost because MPI has returned an error code. */
 void baton__net_fail(baton__mpi_t *mpi, int peer, int code);
 
-/* Sends a packet with `count` bytes of data. Returns false if there is no free
-   slot, or if the peer's packets occupy so many slots that the others are
-   reserved for other peers. */
+/* Sends a packet with `count` bytes of data over the wire. Returns false if the
+   packet can't be sent now: no slot of net.sends is free, or the free ones are
+   reserved for other peers because this peer's packets occupy so many, or the
+   peer's process may have ended (DOUBT in packet.h). */
 bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
-/* Returns the number of packets to the peer that MPI still has. */
+/* Returns the number of packets to the peer whose sends MPI has not
+   completed. */
 size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
 
 /* Returns true if the peer has so many new credits that it should be told of
@@ -549,7 +573,8 @@ bool baton__net_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
 /* Sends a packet with the new credits to each peer for which
-   baton__net_owes_credits returns true, and replies that are due. */
+   baton__net_owes_credits returns true, and the reply LIVES to each peer to
+   which it is due (reply_due). */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
 /* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
@@ -557,7 +582,7 @@ void baton__net_report_credits(baton__mpi_t *mpi);
 void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Replies with CREDIT or LIVES to a peer that has asked whether this rank
-   lives. Returns false if there is no free slot for the reply. */
+   lives. Returns false if the reply can't be sent now. */
 bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
                        baton__packet_kind_t kind);
 
@@ -568,10 +593,10 @@ bool baton__net_send(baton__mpi_t *mpi, baton__send_t *send);
 /* Posts receives for the next parts of a record's data. */
 void baton__net_receive(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Functions for the body of a message. baton__net_keep makes the record keep
-   the buffer of the oldest packet, which holds a piece of the body.
-   baton__net_copy_body copies the whole body. baton__net_give_body frees the
-   buffers, and gives the peer as many credits for bodies. */
+/* The next three functions handle the body of a message. baton__net_keep makes
+   the record keep the buffer of the oldest packet, which holds a piece of the
+   body. baton__net_copy_body copies the whole body. baton__net_give_body frees
+   the buffers, and gives the peer as many credits for bodies. */
 void baton__net_keep(baton__mpi_t *mpi, baton__record_t *record);
 void baton__net_copy_body(const baton__record_t *record, char *target);
 void baton__net_give_body(baton__mpi_t *mpi, baton__record_t *record);
@@ -593,29 +618,30 @@ void baton__net_add_arrival(baton__mpi_t *mpi);
 /* Notes that the peer has taken `taken` packets of this rank so far. */
 void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
-/* Wakes each peer that was not told of all packets, unless this rank woke it
-   lately. */
+/* Wakes each peer that has a link and was not told over it of all packets that
+   were sent to the peer, unless this rank woke the peer less than RANG_NS ago
+   (net.c). */
 void baton__net_ring_due(baton__mpi_t *mpi);
 
-/* Wakes the peers whose MPI may have to be called before data or packets reach
+/* Wakes the peers that may have to call MPI before data or packets can reach
    this rank. Returns true if there is such a peer. */
 bool baton__net_ask(baton__mpi_t *mpi);
 
 /* Marks all inter-node peers as lost. */
 void baton__net_lose_all(baton__mpi_t *mpi, const char *detail);
 
-/* Detaches the transfers of a send or record that has ended, so that no one is
-   told when MPI completes them. */
+/* Detaches the transfers of a send or record that has ended, so that no event
+   is reported when MPI completes them. */
 void baton__net_forget(baton__net_t *net, const void *ended);
 
-/* Ends the transfers with a lost peer. Returns false if not all events had
-   space. */
+/* Ends the transfers with a lost peer. Returns false if the running poll has no
+   space for all their events; the next poll then calls this again. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Allocates space for the transfers of this many messages. */
 baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
 
-/* Both are called at the first reservation for a peer.
+/* The next two functions are called at the first reservation for a peer.
    baton__net_reserve_bodies allocates buffers for the peer's bodies. After
    that, baton__net_contact connects to the peer, and tells the peer how many
    credits it has. */
@@ -643,8 +669,8 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
 bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
 
 /* Called when a message has arrived for a receive. Withdraws the receive's
-   post. Returns false if the receive was not posted, or the sender has taken
-   it. */
+   post. Returns false if the receive was not posted, or if the sender has taken
+   the post to write the data. */
 bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
                          baton_token_t token);
 
@@ -658,9 +684,9 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
 void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
                          const baton__packet_t *packet);
 
-/* Takes the receive that a peer on this host has posted for the send, and adds
-   the send to those whose data polls write. Returns false if there is no such
-   receive. */
+/* If a peer on this host has posted a receive for the send, takes that receive,
+   and adds the send to `putting`: later polls write its data into the receive's
+   target. Returns false if there is no such receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Writes the next slice of the send's data. Returns true if all of the data is
@@ -679,7 +705,8 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 /* Ends the posted receives that a lost peer may have been filling. Returns
-   false if not all events had space. */
+   false if the running poll has no space for all their events; the next poll
+   then calls this again. */
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- send.c: a message on its way to a peer ---------------------------- */
@@ -692,8 +719,8 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                                  size_t bytes);
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 
-/* Answers a message by FIN, CTS or COPY, now or when there is space. Once FIN
-   has been sent, the record is free. */
+/* Answers a message by FIN, CTS or COPY, now or when there is space. After FIN
+   was sent, the record is free. */
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
@@ -715,7 +742,8 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi);
    events. */
 void baton__mpi_flush(baton__mpi_t *mpi);
 
-/* Ends the sends to a lost peer. Returns false if not all events had space. */
+/* Ends the sends to a lost peer. Returns false if the running poll has no space
+   for all their events; the next poll then calls this again. */
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- receive.c: a message from a peer ---------------------------------- */
@@ -740,7 +768,8 @@ void baton__mpi_copy(baton__mpi_t *mpi);
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record);
 
 /* Ends the accepted messages whose data a lost peer was to send. Returns false
-   if not all events had space. */
+   if the running poll has no space for all their events; the next poll then
+   calls this again. */
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- poll.c: polling and sleeping -------------------------------------- */
@@ -753,8 +782,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_ask(void *endpoint, int peer);
 
-/* Stores the address where the peer answers. Returns false if there is no such
-   address. */
+/* Stores the address at which the peer answers whether it lives (answers.h).
+   Returns false if there is no such address. */
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
@@ -763,17 +792,17 @@ void baton__mpi_disarm(void *endpoint);
 
 /* The exchanges by which ranks open their endpoints. All ranks call each of
    these functions. It is an error if the bootstrap fails, ranks do not come in
-   time, the ranks run different versions of Baton, a rank of this host has
-   ended, or a rank that took part before does not answer for
-   BATON_PEER_TIMEOUT_MS. The first error is kept. After an error the functions
-   do nothing, and `data` is NULL. */
+   time, the ranks run different versions of Baton, a rank's process has ended,
+   or a rank that took part before does not answer for BATON_PEER_TIMEOUT_MS.
+   The first error is kept. After an error the functions do nothing, and `data`
+   is NULL. */
 typedef struct baton__meeting {
     baton__bootstrap_t *bootstrap;
     int rank, size;
     baton_status_t status;
     unsigned char *memory; /* holds `data` and `members` */
     unsigned char *data;   /* result of the last exchange */
-    /* By rank: the rank's record of the first exchange. Valid once that
+    /* By rank: the rank's record of the first exchange. Valid after that
        exchange has ended. */
     struct baton__member *members;
     uint64_t secret;
@@ -782,8 +811,9 @@ typedef struct baton__meeting {
     /* The endpoint that this rank has kept from an earlier group, which watches
        the processes of this host; or NULL. */
     const baton__mpi_t *kept;
-    /* In the last exchange of a group without MPI: the memory in which the
-       ranks decide; else NULL. */
+    /* In the last exchange of a group without MPI: the shared memory in which
+       the ranks agree whether the group is made (baton__host_decide). Otherwise
+       NULL. */
     const baton__host_t *host;
     /* At least one exchange has ended, so all ranks are making the group. */
     bool met;
@@ -794,7 +824,8 @@ typedef struct baton__meeting {
    one byte for each rank. */
 enum { BATON__MEETING_BYTES = 256 };
 
-/* BATON_ERR_NO_MEMORY, and then baton__meeting_end must not be called. */
+/* If this fails, which it does with BATON_ERR_NO_MEMORY, baton__meeting_end
+   must not be called. */
 baton_status_t baton__meeting_begin(baton__meeting_t *self,
                                     baton__bootstrap_t *bootstrap);
 void baton__meeting_end(baton__meeting_t *self);
@@ -804,7 +835,8 @@ typedef struct baton__location {
     /* Hash of the host's name and of its kernel's boot id, as names may be
        equal. */
     uint64_t host;
-    uint64_t pids, network; /* namespaces; 0: unknown */
+    /* the numbers of the process's PID and network namespaces; 0: unknown */
+    uint64_t pids, network;
 } baton__location_t;
 
 const baton__location_t *baton__meeting_location(void);
@@ -819,8 +851,8 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
                             size_t bytes);
 
-/* Agrees on one outcome. Returns `local` if that is an error, and else the
-   worst status of all ranks. */
+/* Exchanges the statuses of all ranks. Returns `local`, this rank's, if that is
+   an error, and otherwise the worst status of any rank. */
 baton_status_t baton__meeting_agree(baton__meeting_t *self,
                                     baton_status_t local);
 
@@ -839,7 +871,7 @@ baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
 
 /* ---- local.c: the memory and sockets that ranks of a host share ---------- */
 
-/* Data about this host that is needed only while the endpoint is opened. */
+/* What is known of this host while the endpoint is opened. */
 typedef struct baton__opening {
     baton__meeting_t *meeting;
     const int *of; /* by rank: the number of the rank's host */
@@ -847,7 +879,7 @@ typedef struct baton__opening {
        host. */
     int size, most;
     int index; /* index of this rank on the host */
-    int first; /* rank of the host's first rank in the communicator */
+    int first; /* the number that the host's first rank has in the group */
     /* shares: no rank of the host has set BATON_SHM to 0. reads: none has set
        BATON_CMA to 0. */
     bool shares, reads;
@@ -873,7 +905,8 @@ void baton__mpi_free(baton__mpi_t *mpi);
    messages may still be on the wire. */
 void baton__mpi_discard(baton__mpi_t *mpi, bool in_use);
 
-/* The transport's close. */
+/* The transport's leave and close. */
+bool baton__mpi_leave(void *endpoint);
 void baton__mpi_close(void *endpoint);
 
 /* Polls once, and drops the messages that arrive. */
@@ -897,8 +930,9 @@ baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
 baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
-   any rank fails, all do, and the others' message says so. On success closing
-   the endpoint is collective, too; before any rank sends, the caller must make
-   all ranks agree once more (baton__meeting_conclude). */
+   any rank fails, all ranks fail; on the others the error message says that
+   another rank has failed. On success closing the endpoint is collective, too;
+   before any rank sends, the caller must make all ranks agree once more
+   (baton__meeting_conclude). */
 baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out);

@@ -1,4 +1,4 @@
-/* Creates groups of processes, once they have a bootstrap. */
+/* Creates a group of processes from a bootstrap (bootstrap.h). */
 #include <baton/engine.h>
 #include <baton/transport.h>
 

@@ -1,11 +1,11 @@
 /* Links; see links.h.
 
-   Of two ranks the lower one connects. Its first message has the group's nonce
-   and the numbers of both ranks. A rank that has lost another one connects to
-   it once more, only to say so: the kernel keeps that connection for a process
-   that is stopped, even after its sender has left the group. All descriptors
-   are in one edge-triggered epoll. So any thread can drain the epoll, and the
-   driver looks at the links later. */
+   Of two ranks the lower one connects. The first message on the connection has
+   the group's nonce and the numbers of both ranks. A rank that has lost another
+   one connects to it once more, only to say so: the kernel keeps that
+   connection for a process that is stopped, even after its sender has left the
+   group. All descriptors are in one edge-triggered epoll. So any thread can
+   drain the epoll, and the driver looks at the links later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
@@ -41,8 +41,9 @@ static const uint32_t LIFELINE = UINT32_C(1) << 30;
    of reach. */
 enum { DISOWN_MS = 20, DISOWN_LATER_MS = 1 };
 
-/* After how long the kernel first sends something over an idle lifeline. Many
-   firewalls forget connections that are idle for some minutes. */
+/* The time, in seconds, after which the kernel sends something over an idle
+   lifeline. Many firewalls forget connections that are idle for some
+   minutes. */
 enum { LIFELINE_IDLE_S = 60 };
 
 /* After the greeting, words are sent: the number of packets that the writer has
@@ -72,7 +73,7 @@ static size_t links_bytes_of(int family)
     return family == AF_INET ? 4 : 16;
 }
 
-/* Returns the place of the address's bytes in a socket address. */
+/* Returns a pointer to the bytes of the address in a socket address. */
 static char *bytes_in(void *address, int family)
 {
     return (char *)address + (family == AF_INET
@@ -149,8 +150,9 @@ static bool same_network(const baton__link_address_t *a,
             (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
-/* Returns the peer's address in a network that this rank is in, too; else the
-   peer's first address; NULL if it has none. */
+/* Returns an address of the peer in a network that this rank is in, too. If
+   there is none, returns the peer's first address; NULL if the peer has no
+   address. */
 static const baton__link_address_t *
 choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
 {
@@ -396,8 +398,9 @@ void baton__links_connect(baton__links_t *links, int peer)
 }
 
 /* Writes the bytes of the word in `out` that are not written yet. Returns false
-   if some are left. An error that a write reports is kept in `error`, because a
-   later read does not report the error, but only the end of the link. */
+   if some bytes are left. An error that a write reports is kept in `error`,
+   because a later read does not report the error, but only the end of the
+   link. */
 static bool flush(baton__link_t *link)
 {
     const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;
@@ -438,7 +441,8 @@ void baton__links_ring(const baton__links_t *links, int peer,
     }
 }
 
-/* Marks the link as touched. */
+/* Marks the link as touched: it, or its lifeline, has an event that the next
+   baton__links_poll handles. */
 static void links_touch(baton__links_t *links, int peer)
 {
     atomic_store_explicit(&links->at[peer].touched, true, memory_order_release);
@@ -462,8 +466,9 @@ bool baton__links_is_sound(baton__links_t *links, int peer)
 
 /* ---- events on links -------------------------------------------------- */
 
-/* Sends the greeting if the connection is established. Returns false if that is
-   not so yet, or if the connection has failed: then closes it. */
+/* Sends the greeting if the connection is established. Returns false if the
+   connection is not established yet, or if it has failed; a failed connection
+   is closed. */
 static bool greet(const baton__links_t *links, int *fd, int peer,
                   uint32_t flags)
 {
@@ -542,9 +547,9 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads greetings, and adds the number of new links, and of ranks that have
-   lost this one, to `made`. Returns true if there is space for more
-   connections. */
+/* Reads the greetings of accepted connections. Adds to `made` the number of
+   links that were made, and of ranks that say that they have lost this one.
+   Returns true if there is space for more connections. */
 static bool identify_connections(baton__links_t *links, int *made)
 {
     bool room = false;
@@ -570,8 +575,9 @@ static bool identify_connections(baton__links_t *links, int *made)
             baton__descriptor_close(&link->lifeline);
             link->lifeline = fd;
             link->lifeline_open = link->lifeline_made = true;
-            /* If the lifeline can't be watched, it is still looked at before
-               each packet, and the peer must not take it for ended. */
+            /* A lifeline that can't be watched is not closed, since the peer
+               would take it for ended. It is still looked at before each
+               packet. */
             (void)watch(links, fd, peer);
             continue;
         } else if (link != NULL && link->state == BATON__LINK_OPEN) {
@@ -631,9 +637,10 @@ static int read_all(baton__link_t *link, bool *rang_out)
     }
 }
 
-/* Handles the lifeline of a touched link. Returns true if the peer is lost. As
-   long as the link is open, its own end tells more, for it may bring a
-   farewell. */
+/* Handles the lifeline of a touched link. Returns true if the peer is lost.
+   While the link is open, the end of the lifeline does not count as a loss: the
+   link will end, too, perhaps after a farewell, which says that the peer closes
+   its group. */
 static bool look_at_lifeline(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
@@ -655,7 +662,9 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
         link->state == BATON__LINK_ENDED) {
         return false;
     }
-    /* If the link was reset before, no farewell could come. */
+    /* If the link was reset longer ago, it was a firewall that reset it. No
+       farewell could come over the link since, so the peer may have closed its
+       group without ending. */
     const bool together =
         baton__clock_ns() < link->reset_ns + BATON__LIFELINE_NS;
     links_end(link);
@@ -695,8 +704,8 @@ static bool look_at_link(const baton__links_t *links, int peer)
     return made || rang || link->lost != NULL;
 }
 
-/* Takes all connections that have come. Returns the number of new links, and of
-   ranks that have lost this one. */
+/* Takes all connections that have come. Returns the number of links that were
+   made, and of ranks that say that they have lost this one. */
 static int take_connections(baton__links_t *links)
 {
     int made = 0;

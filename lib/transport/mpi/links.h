@@ -13,11 +13,12 @@
    open. A reset of the link proves nothing: a firewall may have sent it, or the
    kernel of a peer that has ended with unread bytes in the link. So each pair
    of ranks has a second connection, the lifeline, on which nothing is sent once
-   it is made. It never holds unread bytes, so the kernel of a peer that ends
-   does not reset it: it reaches its end of file. A peer whose link was reset,
-   and whose lifeline stays open, is behind a firewall. The kernel sends
-   something over an idle lifeline each minute, lest firewalls forget it.
-   Without a lifeline, answers.h finds out whether a peer still answers. */
+   it is made. The lifeline never holds unread bytes, so the kernel of a peer
+   that ends does not reset the lifeline: the lifeline reaches its end of file.
+   A peer whose link was reset, and whose lifeline stays open, is behind a
+   firewall. The kernel sends something over an idle lifeline each minute,
+   because firewalls forget idle connections. Without a lifeline, answers.h
+   finds out whether a peer still answers. */
 #pragma once
 
 #include <baton/types.h>
@@ -31,7 +32,7 @@ typedef enum baton__link_state {
     BATON__LINK_NONE,
     BATON__LINK_CONNECTING,
     BATON__LINK_OPEN,
-    BATON__LINK_ENDED /* closed by the peer or by its death */
+    BATON__LINK_ENDED /* the peer has closed the link, or has ended */
 } baton__link_state_t;
 
 enum {
@@ -67,16 +68,18 @@ typedef struct baton__link {
     uint32_t blamed;
     bool disowned;    /* the peer has lost this rank, and goes on without it */
     const char *lost; /* why the peer is lost; NULL if it is not lost */
-    /* The number of packets sent to the peer of which the peer knows: it was
-       told of them, or has taken them. */
+    /* The number of packets from this rank of which the peer knows: this rank
+       has told the peer this number, or the peer has taken as many packets. */
     uint32_t reported;
-    uint32_t announced; /* number of packets that the peer has announced */
+    /* number of packets that the peer says it has sent to this rank */
+    uint32_t announced;
     /* in: the first bytes of a word that is being received. out: the last bytes
        of a word that is being written. */
     unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
     size_t in_bytes, out_bytes;
-    /* Set by baton__links_drain on any thread. The release store there pairs
-       with the acquire exchange in baton__links_poll. */
+    /* The link, or its lifeline, has an event that baton__links_poll has not
+       handled. Set by baton__links_drain on any thread. The release store there
+       pairs with the acquire exchange in baton__links_poll. */
     _Atomic bool touched;
 } baton__link_t;
 
@@ -102,19 +105,22 @@ typedef struct baton__links {
     /* This rank closes its group because it has lost a rank, and its farewell
        will say so. */
     bool gives_up;
-    bool hurries; /* a lost rank was out of reach (baton__links_lose) */
+    /* baton__links_lose could not reach a lost rank, so it waits for a shorter
+       time for later ones */
+    bool hurries;
     /* 1 + the lost rank that the farewell names; 0: it names no rank */
     uint32_t blamed;
     /* The descriptor of the listener of answers.h; -1: it is closed. It is kept
        here because forked children must close it. */
     int answers;
     baton__link_t *at; /* the links, indexed by rank */
-    /* The places of all ranks, by rank. They are set once ranks have exchanged
-       them. */
+    /* The places of all ranks, by rank. They are set after the ranks have
+       exchanged them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
-    _Atomic bool rang;         /* some link was touched; stored with release */
-    struct baton__links *next; /* in the list of all baton__links_t */
+    _Atomic bool rang; /* some link was touched; stored with release */
+    /* the next one in the list of all open ones (all_open in links.c) */
+    struct baton__links *next;
 } baton__links_t;
 
 /* Finds the addresses by which other hosts reach this one. If there are none
@@ -141,13 +147,14 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes);
 /* Initialises `links` to a state without links. */
 void baton__links_init(baton__links_t *links);
 
-/* From here on, until baton__links_close, forked children close all descriptors
-   of `links` that they inherit. baton__links_open does this, too. */
+/* From this call until baton__links_close, forked children close all
+   descriptors of `links` that they inherit. baton__links_open does this,
+   too. */
 void baton__links_list(baton__links_t *links);
 
 /* Opens this rank's listener, and stores its addresses in `places`. Without a
-   network this rank can't be reached, which is no error. `alone`: see
-   baton__links_find. BATON_ERR_NO_MEMORY. */
+   network this rank can't be reached, which is no error. `alone` is passed to
+   baton__links_find. Returns BATON_ERR_NO_MEMORY if there is no memory. */
 baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
                                  bool alone);
 
@@ -156,10 +163,10 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 void baton__links_close(baton__links_t *links);
 
 /* Called when this rank loses a peer with which it shares no memory. Tells the
-   peer so, in case that is only stopped: the peer learns it when it continues,
-   even if this rank has left by then. Returns true if the peer had lost this
-   rank before. The next baton__links_poll does not report links that are made
-   here. */
+   peer that it counts as lost, because the peer may only be stopped: it learns
+   of its loss when it continues, even if this rank has left the group by then.
+   Returns true if the peer had lost this rank before. The next
+   baton__links_poll does not report links that are made here. */
 bool baton__links_lose(baton__links_t *links, int peer);
 
 /* Connects to `peer` if this rank is the lower one. Otherwise the peer

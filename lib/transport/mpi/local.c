@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A rank's text that says why it lacks a feature; "" if it has the feature, or
-   does not know why it lacks it. */
+/* A rank's text that says why the rank lacks a feature; "" if the rank has the
+   feature, or does not know why it lacks the feature. */
 typedef char reason_t[200];
 
 static void local_say(const baton__opening_t *host, reason_t *why,
@@ -47,7 +47,7 @@ static unsigned all_of(const baton__opening_t *host, unsigned flags,
 }
 
 /* Features that a host may lack. The messages of log_lack say what Baton does
-   instead. */
+   if a feature is lacking. */
 typedef enum lack {
     LACK_MEMORY,
     LACK_BUFFERS,
@@ -57,8 +57,9 @@ typedef enum lack {
     LACKS
 } lack_t;
 
-/* Logs that the host lacks a feature. Only one rank of the host does so, and
-   only once in its life, because later groups lack the same feature. */
+/* Logs that the host lacks a feature. Only the host's first rank logs this, and
+   only once in the life of its process, because later groups lack the same
+   feature. */
 static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
@@ -90,8 +91,8 @@ static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
     }
 }
 
-/* Creates the memory that the ranks of this host share, and passes it to them.
-   Called on the host's first rank. */
+/* Creates the memory that the ranks of this host share, and passes its
+   descriptor to the other ranks. Called on the host's first rank. */
 static baton_status_t create_host(const baton__opening_t *host,
                                   int *buffers_out, int *file_out)
 {
@@ -203,8 +204,9 @@ static bool has_processor_each(const baton__mpi_t *mpi)
 /* The longest message that a sender writes into a posted receive. A sender
    should write only data that is in its cache. It has just computed a sum, so
    the sum and its two operands are there if they fit into the rank's share of a
-   processor's second-level cache. On 4 ranks of 2 processors with 2 MiB each,
-   writing did not make 1 MiB faster. */
+   processor's second-level cache. With 4 ranks on 2 processors that have a
+   cache of 2 MiB each, messages of 1 MiB were not faster if they were
+   written. */
 static size_t most_put(const baton__mpi_t *mpi)
 {
     const baton_transport_t *transport = &mpi->transport;
@@ -289,7 +291,8 @@ baton_status_t baton__local_open(baton__mpi_t *mpi, baton__opening_t *host)
     mpi->transport.release = NULL;
     int file = -1;
     if (host->size == 1 && host->shares && mpi->size > 1) {
-        /* If this fails, nobody else can see how late this rank is. */
+        /* If this fails, no other process can read how late this rank is
+           (baton/lateness.h). */
         (void)baton__host_create(1, 0, &file);
     }
     baton_status_t status = baton__host_open(&mpi->host, file, 1, 0, 0);

@@ -29,7 +29,8 @@ enum {
     LONGEST_NS = 10 * NS_PER_MS,
     /* A sleep lasts the time waited so far, divided by this number. */
     WAITED_FOR_A_SLEEP = 16,
-    /* The most that one look at the clock adds to the time waited. */
+    /* The most that one look at the clock adds to the time waited, so that time
+       in which the job is stopped hardly counts. */
     MOST_NS = 1000 * NS_PER_MS,
     /* After a rank has ended, this rank waits this long for messages that the
        ended rank had sent, and tries this long to tell other ranks. */
@@ -44,8 +45,8 @@ enum {
    read only if all ranks have the same version and wire format. */
 typedef struct baton__member {
     char version[12];
-    /* BATON__WIRE_FORMAT. In builds from before this number these bytes are the
-       end of `version`, which is 0 there; these builds compare the bytes,
+    /* BATON__WIRE_FORMAT. Builds that are older than this field have the end of
+       `version` in these bytes, which is all zeros. They compare these bytes,
        too. */
     uint32_t format;
     /* A number that identifies the endpoint that the rank has kept from an
@@ -64,8 +65,8 @@ typedef struct missing {
     char text[120];
 } missing_t;
 
-/* The message that tells a rank, at its `place`, that another rank has
-   ended. */
+/* The message that is sent to a rank's listener, at its `place`, to report that
+   another rank has ended. */
 typedef struct end_report {
     uint64_t secret;
     int32_t ended; /* a rank whose process has ended */
@@ -175,8 +176,9 @@ static missing_t find_missing(const baton__meeting_t *self)
 }
 
 /* Logs a warning once if this rank has waited for long. Returns true if the
-   wait is too long: ranks that have taken part in an exchange should answer
-   soon. */
+   wait is too long. In the first exchange the bootstrap sets the limit
+   (first_ms); in later ones it is BATON_PEER_TIMEOUT_MS, because all ranks are
+   making the group by then. */
 static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
 {
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
@@ -184,8 +186,9 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
         self->met
             ? (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS)
             : self->bootstrap->first_ms;
-    /* Low ranks warn first, since a few warnings mostly suffice. But the low
-       ranks may be the ones that are missing, so all others warn in the end. */
+    /* Ranks with higher numbers warn later, so that mostly only a few warnings
+       appear. If the low ranks are the ones that are missing, the others still
+       warn. */
     uint64_t turn = 1;
     for (int rank = self->rank; rank > 0; rank /= 2) {
         turn++;
@@ -241,8 +244,8 @@ static void tell_all(const baton__meeting_t *self, int ended)
     baton__free(all);
 }
 
-/* Returns a rank that has ended, as another rank has reported; -1 if no rank
-   has reported one. */
+/* Takes one report from another rank. Returns the rank that has ended according
+   to it; -1 if there is no report. */
 static int receive_end_report(const baton__meeting_t *self)
 {
     end_report_t report = {.ended = -1};
@@ -263,8 +266,8 @@ static int receive_end_report(const baton__meeting_t *self)
                : -1;
 }
 
-/* Waits until the exchange has ended that was begun with `status`. If it
-   fails, self->status is set. */
+/* Waits until the current exchange has ended. `status` is the status with which
+   it was begun. If the exchange fails, sets self->status. */
 static void meeting_complete(baton__meeting_t *self, baton_status_t status)
 {
     uint64_t seen_ns = baton__clock_ns();
@@ -276,8 +279,10 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     bool reported = false; /* another rank has reported the end of `ended` */
     bool done = false;
     while (status == BATON_OK) {
-        /* A rank that has decided may return and remove the store, from which
-           this rank then gets no answer. */
+        /* If all ranks are on one host, a rank that knows the agreed outcome
+           may return, and its application may then remove the store. So if
+           another rank of the host has decided that the group is made
+           (baton__host_decide), this rank no longer waits for the store. */
         const bool agreed =
             self->host != NULL && baton__host_has_agreed(self->host);
         status = self->bootstrap->test(self->bootstrap, &done);
@@ -460,8 +465,9 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         self->bootstrap->is_store && host->count == self->size ? host : NULL;
     baton_status_t all = baton__meeting_agree(self, local);
     bool failed = self->data == NULL;
-    /* Every rank decides, even after an error. Otherwise ranks that keep the
-       host would count the host's decisions differently. */
+    /* Every rank takes part in the decision, even after an error. Otherwise the
+       ranks would have counted different numbers of decisions (host.h) if they
+       keep this memory for a later group. */
     if (baton__host_decide(host, all == BATON_OK) == (all == BATON_OK) ||
         local != BATON_OK) {
         return all;

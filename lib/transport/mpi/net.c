@@ -4,8 +4,8 @@
    Packets come into receives that are posted for any source. MPI matches the
    messages of one rank in the order in which they were sent, with receives in
    the order in which they were posted. So only the oldest receive is tested.
-   Once a peer is lost, all receives are tested: MPI may have begun to receive a
-   message of that peer, and never complete it. Later receives may then be
+   After a peer was lost, all receives are tested: MPI may have begun to receive
+   a message of that peer, and never complete it. Later receives may then be
    complete first, so packets are numbered.
 
    A message that is not too long follows its packet in the same MPI message,
@@ -33,13 +33,13 @@ enum {
     /* A peer that was woken more recently than this is not woken again, since
        it still polls by itself: see poll.c. */
     RANG_NS = 400000,
-    /* Interval between wake-ups of a peer that data or packets are awaited
-       from. */
+    /* The interval at which this rank wakes a peer from which it awaits data or
+       packets. */
     ASK_NS = 1000000,
     /* How long packets to a peer that may have ended are held back. After this
        time a peer that has ended is known to have ended (see REFUSED_NS in
-       poll.c). A peer that is not lost by then has no link because a firewall
-       prevents that. */
+       poll.c). A peer that is not lost by then counts as living: it has no link
+       because a firewall prevents one. */
     DOUBT_NS = 2000000000
 };
 
@@ -77,8 +77,8 @@ void baton__net_lose_all(baton__mpi_t *mpi, const char *detail)
 bool baton__net_enter(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
-    /* Pairs with the store and the load in on_finalize(), close.c: at least one
-       of the two threads sees the other's store. */
+    /* Pairs with the store and the load in baton__mpi_on_finalize, close.c: at
+       least one of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
     atomic_fetch_add_explicit(&net->inside, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&net->finalized, memory_order_seq_cst)) {
@@ -109,8 +109,8 @@ void baton__net_fail(baton__mpi_t *mpi, int peer, int code)
 
 /* ---- packets out ------------------------------------------------------- */
 
-/* True if the peer has a link, over which it was not told of all packets that
-   were sent to it. */
+/* True if the peer has a link, and was not told over it of all packets that
+   were sent to the peer. */
 static bool net_count_is_due(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->net.links;
@@ -178,8 +178,10 @@ static bool owes_packets(const baton__mpi_t *mpi, int peer)
                      mpi->peers[peer].packets_taken) > 0;
 }
 
-/* Open MPI 4.1.4 reports short sends as complete that it has only queued. It
-   writes them when it is next called by the sender, which may be asleep. */
+/* Wakes the peers from which this rank awaits packets or data, because a peer
+   that sleeps may have to call MPI first: Open MPI 4.1.4 reports a short send
+   as complete when it has only queued the message, and writes the message when
+   the sender next calls MPI. */
 bool baton__net_ask(baton__mpi_t *mpi)
 {
     const baton__net_t *net = &mpi->net;
@@ -201,7 +203,8 @@ bool baton__net_ask(baton__mpi_t *mpi)
     return any;
 }
 
-/* Tests the send in a slot. Returns true if the slot is free. In MPI. */
+/* Tests the send in a slot of net.sends. Returns true if the slot is free. In
+   MPI. */
 static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__net_t *net = &mpi->net;
@@ -232,10 +235,10 @@ size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
     return unsent;
 }
 
-/* Looks for `packets` free slots, because a body's packets are sent all
-   together or not at all, and stores the first slot. Slots are freed in any
-   order, so sends that MPI can't complete occupy only their own slots. In
-   MPI. */
+/* Returns true if `packets` slots of net.sends are free, and stores the first
+   of them. A body's packets are sent all together or not at all. Slots are
+   freed in any order, so sends that MPI can't complete occupy only their own
+   slots. In MPI. */
 static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
     size_t room = 0;
@@ -282,9 +285,9 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     peer->packets_sent++;
 }
 
-/* Returns the time since when the peer, which has no link, may have ended: its
-   link was reset, or some rank was lost. Returns 0 if nothing suggests that the
-   peer has ended. */
+/* Returns the time since which the peer, which has no link, may have ended:
+   when its link was reset or, if that is later, a rank was last lost. Returns 0
+   if nothing suggests that the peer has ended. */
 static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
 {
     uint64_t since = mpi->net.links.at[rank].reset_ns;
@@ -403,7 +406,7 @@ void baton__net_report_credits(baton__mpi_t *mpi)
             mpi->net.credits_due |= peer->reply_due;
         } else if (baton__net_owes_credits(mpi, peer) &&
                    !baton__net_push(mpi, peer, &packet, NULL, 0)) {
-            mpi->net.credits_due = true; /* no slot was free */
+            mpi->net.credits_due = true; /* the packet could not be sent now */
         }
     }
 }
@@ -531,11 +534,11 @@ baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages)
 }
 
 /* The data goes in MPI messages of one size, which the receiver has chosen;
-   only the last may be shorter. They have one tag, and MPI keeps their order.
-   Several are in motion at a time, so that MPI always has data to move, in both
-   directions. With Open MPI 4.1.4 over TCP between two hosts, an exchange of 1
-   MiB takes 700 us as one message, for which MPI uses another protocol, and 270
-   us as eager messages. */
+   only the last one may be shorter. All have the same tag, and MPI keeps their
+   order. Several are in motion at a time, so that MPI always has data to move,
+   in both directions. With Open MPI 4.1.4 over TCP between two hosts, an
+   exchange of 1 MiB takes 700 us as one message, for which MPI uses another
+   protocol, and 270 us as eager messages. */
 bool baton__net_send(baton__mpi_t *mpi, baton__send_t *send)
 {
     int code = 0;
@@ -647,8 +650,8 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
     }
 }
 
-/* Transfers with the lost peer stay in motion in MPI, but no send or receive is
-   told when MPI completes them. */
+/* Transfers with the lost peer stay in motion in MPI, but are detached from
+   their sends and receives, which end here. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__net_t *net = &mpi->net;

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The longest wait for answers from other hosts. */
+/* The longest time that prove_addresses waits for answers from other hosts. */
 enum { PROOF_NS = 1000000000 };
 
 /* The bootstrap record, which each rank sends to all others before it opens a
@@ -29,8 +29,12 @@ typedef struct record {
     /* Whole processors that the cgroup allows; INT_MAX: no known limit. */
     int quota;
     cpu_set_t processors;
-    uint64_t secret; /* random; a host uses its first rank's secret */
-    uint64_t nonce;  /* random; the group uses rank 0's nonce */
+    /* Random. By the secret of a host's first rank, the host's ranks find each
+       other's sockets (shm/share.h). */
+    uint64_t secret;
+    /* Random. Rank 0's nonce becomes the group's, by which its connections are
+       recognised (links.h). */
+    uint64_t nonce;
     /* This rank's values of BATON_SHM, BATON_CMA and BATON_VERIFY. */
     bool shares, reads, verifies;
 } record_t;
@@ -105,7 +109,8 @@ static void read_neighbour(baton__mpi_t *mpi, const record_t *records, int rank,
     *least = record->quota < *least ? record->quota : *least;
 }
 
-/* Reads the records of all ranks, and describes this host. */
+/* Reads the records of all ranks into the endpoint, and what they say about
+   this host into `host`. */
 static void read_records(baton__mpi_t *mpi, const record_t *records,
                          baton__opening_t *host)
 {
@@ -261,8 +266,8 @@ static int process(const void *endpoint, int rank, const char **host_out)
     return mpi->host_of[rank] != mpi->host_of[mpi->rank] ||
                    found->pids == mpi->processes[mpi->rank].pids
                ? found->number
-               /* The process is in another PID namespace, where its number
-                  means another process. */
+               /* The process is on this host in another PID namespace. In this
+                  rank's namespace its number means another process. */
                : 0;
 }
 
@@ -315,9 +320,11 @@ static const baton_transport_t mpi_transport = {
     .lose = lose,
     .ask = baton__mpi_ask,
     .process = process,
-    .board = board};
+    .board = board,
+    .leave = baton__mpi_leave};
 
-/* Initialises an endpoint without ranks. From then on it can be freed. */
+/* Initialises an endpoint without ranks, which can be freed by
+   baton__mpi_discard. */
 static void open_init_group(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
@@ -357,8 +364,8 @@ baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out)
     return BATON_OK;
 }
 
-/* Opens the parts that use MPI, and the listeners. These may fail on one rank
-   alone. */
+/* Opens the parts that use MPI, and the listeners. Opening them may fail on one
+   rank alone, so the ranks agree afterwards. */
 static baton_status_t open_complete(baton__mpi_t *mpi,
                                     const baton__opening_t *host)
 {
@@ -381,8 +388,8 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
                : status;
 }
 
-/* Opens the memory that the ranks of this host share, and this rank's
-   listeners; exchanges the addresses of all ranks. */
+/* Opens the memory that the ranks of this host share, the wire, and this rank's
+   listeners; then exchanges the addresses of all ranks. */
 static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
 {
     baton_status_t status =
@@ -425,7 +432,8 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                       ? baton__share_socket(host.secret, host.index)
                       : -1;
     host.error = errno;
-    /* After this agreement all ranks have their sockets. */
+    /* After this agreement all ranks have opened their sockets, or have failed
+       to, so descriptors can be sent. */
     status = baton__meeting_agree(meeting, status);
     if (status == BATON_OK && *out != NULL) {
         status = open_meet(*out, &host);

@@ -14,8 +14,9 @@
 baton_status_t baton__mpi_error(const char *call, int code);
 
 /* Makes a wire of a communicator that no other part of the program uses;
-   `close` frees it. With MPI_COMM_NULL nothing can be sent over the wire, which
-   only tells when MPI ends. BATON_ERR_NO_MEMORY. */
+   `close` frees it. With MPI_COMM_NULL the wire can't send anything, and only
+   reports that MPI ends (`watch` of wire.h). Returns BATON_ERR_NO_MEMORY if
+   there is no memory. */
 baton_status_t baton__wire_open_mpi(MPI_Comm comm, baton__wire_t **out);
 
 typedef struct baton__bootstrap_mpi {
@@ -28,8 +29,8 @@ typedef struct baton__bootstrap_mpi {
     bool failed;            /* MPI has reported an error */
 } baton__bootstrap_mpi_t;
 
-/* Checks `comm` and makes it return errors. After an error
-   baton__bootstrap_close_mpi must not be called. */
+/* Checks `comm`, and makes MPI return errors of calls on it instead of ending
+   the program. After an error baton__bootstrap_close_mpi must not be called. */
 baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
                                          MPI_Comm comm);
 void baton__bootstrap_close_mpi(baton__bootstrap_mpi_t *self);

@@ -1,6 +1,9 @@
 /* Packets between ranks, sent through a ring in shared memory or as an MPI
    message. A packet announces a message, with its data if that is short; or it
-   answers an announced message.
+   answers an announced message. There are three answers: FIN means that the
+   receiver needs the message no longer, CTS (clear to send) that it asks for
+   the data, and COPY that it could not read the data of an OFFER. RTS means
+   request to send.
 
        kind    data                      action of the receiver
        SHORT   in the packet             answers FIN, if it was not credited
@@ -20,7 +23,8 @@
                system refuses to copy
                between processes
 
-   After a credited message was sent, it belongs to the receiver alone. Of other
+   A message is credited if its sender had a credit for it (endpoint.h). After a
+   credited message was sent, it belongs to the receiver alone. Of other
    messages the sender keeps a record, with the number `id`, until it gets FIN
    or has sent the data that CTS asked for. `generation` distinguishes
    successive uses of a record. */
@@ -52,7 +56,8 @@ typedef enum baton__packet_kind {
     BATON__PACKET_CREDIT,
     BATON__PACKET_ASK, /* asks the receiver for a CREDIT as a reply */
     /* The sender does not know whether the receiver's process has ended. It
-       sends nothing more before LIVES comes as a reply. */
+       sends nothing more until LIVES comes as a reply, the receiver answers
+       otherwise, or DOUBT_NS (net.c) have passed. */
     BATON__PACKET_DOUBT,
     BATON__PACKET_LIVES, /* a CREDIT that replies to DOUBT */
     BATON__PACKET_LAST   /* the sender closes its group */
@@ -61,7 +66,9 @@ typedef enum baton__packet_kind {
 enum {
     BATON__PACKET_CREDITED = 1,
     BATON__PACKET_NOTICE = 2, /* the packet uses a credit for notices */
-    BATON__PACKET_MADE = 4,   /* OFFER: the send's token.made */
+    /* OFFER: the sender has just computed the data (token.made in
+       baton/transport.h) */
+    BATON__PACKET_MADE = 4,
     /* CREDIT, LIVES: the sender has marked the receiver as lost. */
     BATON__PACKET_DISOWNS = 8
 };
@@ -81,15 +88,16 @@ typedef struct baton__packet {
     baton_header_t header;
     /* BUFFER: the buffer's index. OFFER: the id of the segment, or 0. CTS: the
        tag of the MPI messages; `bytes` is the size of each of them, and `flags`
-       the number of receives posted for them. CTS to an OFFER that is to be
-       PUT: the post's index; `bytes` is the post's generation, and `flags` is
-       0. PART: the post's index, or BATON__HOST_POSTS for an OFFER; `bytes` is
-       the size of the part. */
+       the number of receives posted for them. CTS that answers an OFFER and
+       asks the sender to write the data (PUT): the index of the posted receive;
+       `bytes` is the post's generation, and `flags` is 0. PART: the post's
+       index, or BATON__HOST_POSTS for an OFFER; `bytes` is the size of the
+       part. */
     uint32_t place;
     uint32_t generation;
     union {
-        /* OFFER: the address of the data. CTS to an OFFER: that of the
-           target. */
+        /* OFFER: the address of the data. CTS that answers an OFFER: the
+           address of the target. */
         uint64_t address;
         unsigned char data[BATON__SHORT_BYTES];
     };
@@ -113,15 +121,15 @@ typedef struct baton__net_packet {
 /* Open MPI 4.1.4 sends up to 64 KiB, less some 200 bytes for its headers,
    eagerly over TCP. For a longer message it first asks the receiver, as a pull
    does, which takes as long as two more packets. So a body longer than the
-   first packet continues in further packets, each in a buffer of its own.
-   Buffers are counted as 64 KiB each, however. The 600 bytes by which each
-   packet falls short of 64 KiB come in one more packet, and are appended to the
-   last buffer.
+   first packet continues in further packets (TAIL), each of which stays in the
+   receive buffer in which it came. A packet carries some 600 bytes less than
+   the 64 KiB of the body for which a buffer is counted. What is left over comes
+   in one more packet, and is appended to the last buffer.
 
-   Longer messages are pulled, which saves two copies but waits for an answer.
-   Between two hosts on 2 cores of an AMD EPYC, exchanges of 128 KiB as bodies
-   took 0.65 to 0.9 of the time that pulls take in most runs; exchanges of 256
-   KiB as bodies were often slower than pulls. */
+   Messages longer than BATON__BODY_LONGEST are pulled, which saves two copies
+   but waits for an answer. Between two hosts on 2 cores of an AMD EPYC,
+   exchanges of 128 KiB as bodies took 0.65 to 0.9 of the time that pulls take
+   in most runs; exchanges of 256 KiB as bodies were often slower than pulls. */
 enum {
     BATON__BODY_BYTES = 64 * 1024,
     BATON__BODY_BUFFERS = 2, /* the most buffers of a message */

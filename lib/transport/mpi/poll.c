@@ -34,17 +34,20 @@ enum {
     AFTER_RING_NS = 1000000,
     AFTER_RING_US = 50, /* the sleep between two of these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
-       the timer that a start sets, so that alternating starts and waits need
-       not set the timer each time. */
+       LEFT_US in progress/driving/engine.c, the time after which the progress
+       thread takes over work that a caller has left. Because the two are equal,
+       a program that starts and waits in turn does not set the engine's timer
+       anew each time. */
     LATER_US = 2000,
     /* The longest sleep while MPI has data or packets in motion: MPI moves them
        only while it is called. */
     MOVING_US = 1000,
     /* If a rank's host refuses connections, either the rank's process has ended
-       and the kernel refuses them, or a firewall does. If this rank had a
-       lifeline (links.h) to that one, the lifeline would have ended, so a
-       firewall is assumed. Any other rank must also have been silent for this
-       long, or for half of BATON_PEER_TIMEOUT_MS if that is less. */
+       and the kernel refuses them, or a firewall does. If this rank has ever
+       had a lifeline (links.h) to that rank, the end of the process would have
+       ended the lifeline, so a firewall is assumed. A rank without a lifeline
+       counts as ended only after it has been silent for this long, or for half
+       of BATON_PEER_TIMEOUT_MS if that is less. */
     REFUSED_NS = 2000000000,
     /* One poll in this many drains the descriptors of liveness.h. */
     LIVENESS_POLLS = 1024,
@@ -54,8 +57,8 @@ enum {
 
 /* ---- packets and data that come over MPI ------------------------------- */
 
-/* Tests the oldest receive; after a loss, tests all receives, for which net.c
-   states the reason. In MPI. */
+/* Tests the oldest receive for packets; after a loss, tests all of them (the
+   head of net.c says why). In MPI. */
 static void test_arrivals(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
@@ -84,9 +87,10 @@ static void test_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* True if the slot holds the next packet of its sender. With `of_lost`, true if
-   it holds any packet of a lost sender, because that sender's earlier packets
-   may never be complete. */
+/* True if the receive in this slot has got a packet that comes next after the
+   packets taken from its sender. With `of_lost`, true if it has got any packet
+   of a lost sender, because that sender's earlier packets may never be
+   complete. */
 static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool of_lost)
 {
     const baton__packet_t *packet = &mpi->net.arrived[slot]->head.packet;
@@ -97,8 +101,8 @@ static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool of_lost)
     return of_lost ? peer->lost : packet->word == peer->packets_taken;
 }
 
-/* Returns the packet of the first of `count` receives for which is_next is
-   true, or NULL. */
+/* Returns the packet of the first receive for which is_next is true, among
+   `count` receives from the oldest on. Returns NULL if there is none. */
 static const baton__net_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
                                               bool of_lost)
 {
@@ -221,9 +225,9 @@ static bool complete_transfer(baton__mpi_t *mpi)
 }
 
 /* Called when a peer's farewell comes before this rank closes its group. Marks
-   the peer as lost. If the peer has left because of a loss, it waits for
-   nobody, and the last packets, in which it reports that loss, may not come. So
-   its farewell names the lost rank, which is marked as lost, too. */
+   the peer as lost. If the peer has left because of a loss, it waits for no
+   other rank, and the last packets, in which it reports that loss, may not
+   come. So its farewell names the lost rank, which is marked as lost, too. */
 static void lose_closed(baton__mpi_t *mpi, int peer)
 {
     const uint32_t blamed = mpi->net.links.at[peer].blamed;
@@ -534,10 +538,10 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
 }
 
 /* Asks a rank on another host whether it lives. Anything that comes from the
-   rank over MPI counts as an answer, too. The rank is also asked over MPI with
-   each question, and as long as it does not answer: a firewall may stop this
-   rank's questions to the peer, or only the peer's to this rank. Then the
-   packet that asks tells the peer that this rank lives. */
+   rank over MPI counts as an answer, too. The rank is also asked over MPI,
+   again and again until it answers, because a firewall may stop this rank's
+   connections to it. If a firewall stops only its connections to this rank, the
+   packet that asks tells it that this rank lives. */
 static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
                                  const struct sockaddr *to, socklen_t bytes)
 {
@@ -548,7 +552,8 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
     }
     remote->has_sent = false;
     if (!baton__links_is_open(&mpi->net.links, peer)) {
-        /* Makes this call ask the peer at once, which wakes the peer. */
+        /* Makes baton__answers_ask ask the peer at once, which wakes the
+           peer. */
         asked->asked_ns = 0;
         baton__links_connect(&mpi->net.links, peer);
     }
@@ -571,7 +576,8 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
                : reply;
 }
 
-/* Why a peer counts as lost, which has replied so. */
+/* Returns the text that says why a peer is lost after baton__answers_ask has
+   returned `reply` for it. */
 static const char *why_lost(const baton__mpi_t *mpi, baton__reply_t reply,
                             bool remote)
 {
@@ -636,7 +642,8 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    /* If the doorbell had a wake-up, `liveness` is drained at the next call. */
+    /* If a wake-up had come by the doorbell, `liveness` is not drained now,
+       which saves a system call; the next call of this function drains it. */
     if (!baton__doorbell_drain(&mpi->host.doorbell)) {
         baton__liveness_drain(&mpi->host.liveness);
     }

@@ -81,7 +81,8 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     return BATON_OK;
 }
 
-/* Grants the peer a window of messages that this rank need not answer. */
+/* Grants the peer its first credits: a window of messages, which this rank need
+   not answer. */
 static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     peer->contacted = true;

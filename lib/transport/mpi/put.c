@@ -7,11 +7,11 @@
 
        receiver                              sender
        fills the post
-       word = POSTED        release -> acquire  finds the post of its message
-                                             word = TAKEN
+       state = MADE         release -> acquire  finds the post of its message
+                                             state = TAKEN
                                              writes the data
        takes the packet     <--------------  PUT
-       word = NONE
+       state = NONE
 
    Only data that the sender has just reduced (token.made) is written. The
    sender writes it from its cache, and need not read the target's cache lines
@@ -25,21 +25,22 @@
 
    Where ranks share processors, a message that fits into a buffer goes through
    one: the sender continues in its time slice, and the receiver copies the
-   message in its own time slice. On 8 ranks of 2 processors, all-reduces of 32
-   to 64 KiB took 1.1 to 1.4 times as long when the data was written.
+   message in its own time slice. With 8 ranks on 2 processors, all-reduces of
+   32 to 64 KiB took 1.1 to 1.4 times as long when the data was written.
 
    If an offer came before the receive was posted, and the sender polls, the
    receiver answers the offer by CTS with the target's address. Otherwise the
    receiver reads the data.
 
-   A receiver that withdraws changes POSTED to NONE; if the word is already
-   TAKEN, it waits for the PUT. It waits no longer once the sender is lost,
-   because a process that has ended writes nothing. A sender that was stopped,
-   and taken for dead, writes nothing, either, when it is continued, unless it
-   was stopped immediately before its system call.
+   The state is a part of the post's `word` (shm/host.h). A receiver that
+   withdraws changes it from MADE to NONE; if it is already TAKEN, the receiver
+   waits for the PUT. It stops waiting when the sender is lost, because a
+   process that has ended writes nothing. A sender that was stopped, and taken
+   for dead, writes nothing, either, when it is continued, unless it was stopped
+   immediately before its system call.
 
-   A sender that may not write there any more sends PARTs instead, which the
-   receiver copies. */
+   A sender that the system no longer lets write into the target sends PARTs
+   instead, which the receiver copies. */
 #include "transport/mpi/endpoint.h"
 
 #include "transport/group.h"
@@ -159,9 +160,10 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
-/* Returns false if the sender has not just reduced the data, if it would need a
-   time slice of a shared processor to write, or if it would have to be woken.
-   In these cases this rank is done sooner if it reads the data itself. */
+/* Returns false if the sender has not just reduced the data, if the sender
+   would need a time slice of a shared processor to write, or if the sender
+   would have to be woken. In these cases this rank is done sooner if it reads
+   the data itself. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];

@@ -13,12 +13,14 @@
 enum { OFFER_MADE = 1, OFFER_TAKEN };
 
 /* How much of a buffer's data is prefetched from the sender's cache while the
-   message is matched: as many cache lines as a processor loads at a time. */
+   engine looks for the message's receive: as many cache lines as a processor
+   loads at a time. */
 enum { FETCHED_BYTES = 16 * 64 };
 
 /* ---- arrival ---------------------------------------------------------- */
 
-/* Returns the message's data if it can already be read, else NULL. */
+/* Returns the address of the message's data if it already is, in one piece, in
+   memory that this rank can read; otherwise NULL. */
 static const void *data_of(const baton__mpi_t *mpi,
                            const baton__record_t *record)
 {
@@ -146,7 +148,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         peer->last_received = true;
         break;
     case BATON__PACKET_ASK:
-        /* If there is no free slot, the peer asks again later. */
+        /* If the reply can't be sent now, the peer asks again later. */
         (void)baton__net_answer(mpi, peer, BATON__PACKET_CREDIT);
         break;
     case BATON__PACKET_DOUBT:
@@ -247,7 +249,8 @@ static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
 
 /* Called when data of an offer has been read in its sender's memory. Returns
    false, and marks the sender as lost, if the sender has lost this rank: this
-   rank was stopped meanwhile, and the sender has its vector back. */
+   rank was stopped meanwhile, and the sender's application may have changed the
+   data since. */
 static bool was_there(baton__mpi_t *mpi, const baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -352,8 +355,8 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
 
 /* ---- data in MPI messages ------------------------------------- */
 
-/* Starts the next pulls from the peer, as long as fewer than BATON__MPI_PULLS
-   are in motion. */
+/* Starts to pull the next messages from the peer, as long as fewer than
+   BATON__MPI_PULLS of its messages are being pulled. */
 static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     while (peer->pulling < BATON__MPI_PULLS && peer->pulled.head != NULL) {
@@ -419,8 +422,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         if (record->source != NULL || mpi->reads) {
             return accept_offer(mpi, record, posted);
         }
-        /* This rank can't map the segment, and CMA is not allowed, so the data
-           comes in MPI messages. */
+        /* This rank can't map the segment, and may not read the sender's
+           memory, so the data comes in MPI messages. */
         record->kind = BATON__PACKET_RTS;
     }
     baton__peer_t *peer = &mpi->peers[message->peer];

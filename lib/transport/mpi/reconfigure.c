@@ -1,18 +1,20 @@
-/* A group of the ranks of another one that live, and of processes that join.
-   All meet in a store.
+/* Makes a group of the living ranks of another group and of processes that
+   join. All of them meet in a store.
 
-   The living ranks agree by baton_group_shrink who they are. The lowest of them
-   leads: it puts its call under NAME.call, with a random number. A process that
-   joins puts a request under NAME.join, with a number of its own and that of
-   the call. The leader reads the request, and notes its number at a free place
-   of the call. Processes whose number is not there put their request again, so
-   it does no harm that one overwrites another's. When all places are taken, the
-   call is complete, and all make a group by the name NAME.NUMBER, in which
-   nothing is left of an earlier attempt.
+   The living ranks agree by baton_group_shrink on which ranks live. The lowest
+   of them leads: it puts a record (call_t), the call, under NAME.call, with a
+   random number. A process that joins puts a request under NAME.join, with a
+   random number of its own and the number of the call. The leader reads the
+   request, and writes the process's number to a free place of the call: a place
+   stands for a rank of the new group. A process whose number is not in the call
+   puts its request again, so it does no harm that one request overwrites
+   another. When all places are taken, the call is complete, and all make a
+   group by the name NAME.NUMBER, under which the store has nothing of an
+   earlier attempt.
 
    The leader passes its call on to the other living ranks by all-reduces, to
-   which they add nothing. It does so again and again while it waits, so that
-   the death of one of them is noticed. */
+   which they add nothing. It repeats these all-reduces while it waits, so that
+   the death of a living rank is noticed. */
 #include "transport/mpi/bootstrap_store.h"
 
 #include "base/alloc.h"
@@ -31,13 +33,13 @@ enum {
     /* How long the leader, and a process that joins, wait between two looks at
        the store. */
     PAUSE_NS = 2000000,
-    MOST_RANKS = 1984 /* a larger group can't shrink, either */
+    MOST_RANKS = 1984 /* baton_group_shrink has the same limit */
 };
 
 /* The call by which the leader, the lowest rank that lives, asks processes to
-   join a new group. It lies in the store. The leader passes it on to the other
-   ranks of the old group by an all-reduce (maximum), in which they give zeros;
-   so no field may be negative. */
+   join a new group. The call lies in the store. The leader passes it on to the
+   other ranks of the old group by an all-reduce (maximum), in which they give
+   zeros; so no field may be negative. */
 typedef struct call {
     int64_t number; /* a random number that identifies this call */
     int64_t size;   /* number of ranks of the new group */
@@ -45,16 +47,16 @@ typedef struct call {
     int64_t free;
     /* why the leader has given up: minus the status; 0: it has not */
     int64_t error;
-    /* By rank of the new group. 0: the place is free. 1 + a rank of the old
-       group: it has that rank. Any larger number is that of a process that
-       joins. */
+    /* By rank of the new group: who has the place. 0: nobody, the place is
+       free. 1 + a rank of the old group: that rank. A larger number: the
+       process that joins and has this number. */
     int64_t places[MOST_RANKS];
 } call_t;
 
 /* The request that a process puts into the store to join. */
 typedef struct request {
-    /* the process's random number, and the number of the call that it
-       answers */
+    /* process: the random number of the process. call: the number of the call
+       that the process answers. */
     int64_t process, call;
 } request_t;
 
@@ -119,9 +121,10 @@ typedef struct caller {
     call_t call;
 } caller_t;
 
-/* Begins the call: the living ranks have their places, and the others are free.
-   Ranks whose number the new group does not have come last here, and get the
-   first places that are left. */
+/* Begins the call: the living ranks get their old numbers as their places, and
+   the other places are free. If the new group is smaller, the living ranks
+   whose old numbers it does not have come last, and get the first free
+   places. */
 static void begin_call(caller_t *self)
 {
     call_t *call = &self->call;
@@ -140,7 +143,7 @@ static void begin_call(caller_t *self)
 }
 
 /* Looks once for a request, and gives its process the first free place, unless
-   it has one. */
+   the process has a place already. */
 static baton_status_t call_lead(caller_t *self)
 {
     call_t *call = &self->call;
@@ -156,8 +159,8 @@ static baton_status_t call_lead(caller_t *self)
     }
     const bool found = status == BATON_OK && stored == sizeof request;
     if (found && request.call != call->number) {
-        /* The request is an old one; or a rank that led before, was stopped
-           and has continued has overwritten this call. */
+        /* The request is an old one; or this call was overwritten by a rank
+           that had led before, was stopped, and has continued. */
         baton__store_remove(&self->use, "join");
         call_pause();
         changed = true;
@@ -180,7 +183,8 @@ static baton_status_t call_lead(caller_t *self)
                                                        : BATON_ERR_TIMEOUT;
 }
 
-/* Passes the call on until it is complete. */
+/* Passes the call on to the other living ranks, again and again, until it is
+   complete or the leader gives up. All living ranks call this function. */
 static baton_status_t pass_call_on(caller_t *self)
 {
     const bool leads = baton_group_rank(self->living) == 0;
@@ -251,7 +255,8 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
 /* ---- processes that join ------------------------------------------------- */
 
 /* Looks once for a complete call in which the process `own` has a place. Asks
-   for a place if it has none. BATON_AGAIN: it must look again. */
+   for a place if it has none. Returns BATON_AGAIN if the caller must look
+   again. */
 static baton_status_t find_call(const baton__store_use_t *use, int64_t own,
                                 call_t *call)
 {

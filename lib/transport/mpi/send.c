@@ -38,7 +38,8 @@ static bool has_credit(baton__peer_t *peer, bool notice)
 /* ---- announcing ------------------------------------------------------- */
 
 typedef enum outcome {
-    NO_ROOM,   /* there was no space: the send must wait in the outbox */
+    /* the send must wait in the outbox: there is no space, or it is delayed */
+    NO_ROOM,
     ENDED,     /* the send is complete */
     ANNOUNCED, /* the send completes when the peer has answered */
     /* The send completes when its data is written; the peer need not answer. */
@@ -46,9 +47,9 @@ typedef enum outcome {
 } outcome_t;
 
 /* True if the peer should first answer some of the sends that were announced to
-   it, so that the data in flight stays in caches and buffers. The peer may need
-   a later message before it can answer. So this function only delays sends: it
-   lets one more through every BATON__MPI_PATIENCE_NS. */
+   it, so that the data in flight stays in caches and buffers. But the peer may
+   be able to answer only after it has got a later message. So sends are only
+   delayed: one more is let through every BATON__MPI_PATIENCE_NS. */
 static bool mpi_send_delays(baton__peer_t *peer)
 {
     if (peer->announced < BATON__MPI_ANNOUNCED) {
@@ -60,8 +61,8 @@ static bool mpi_send_delays(baton__peer_t *peer)
     return delays;
 }
 
-/* Sends a packet with `count` bytes of data. Returns false if there is no
-   space. */
+/* Sends a packet with `count` bytes of data. Returns false if there is no space
+   for it, or if it can't be sent now (baton__net_push). */
 static bool mpi_send_push(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count)
@@ -247,8 +248,8 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
 
 /* ---- outboxes --------------------------------------------------------- */
 
-/* True if sends wait to be announced. No message that is sent later may
-   overtake them. */
+/* True if sends wait in the outbox to be announced. Messages that are sent
+   later, also notices, must not overtake them. */
 static bool has_queued(const baton__peer_t *peer)
 {
     return (peer->last_reply != NULL ? peer->last_reply->next
@@ -310,7 +311,7 @@ static bool lets_put(const baton__record_t *record)
            record->kind == BATON__PACKET_OFFER;
 }
 
-/* True if nothing else refers to the record once its answer has been sent. */
+/* True if the record is free after its answer was sent. */
 static bool is_last(const baton__record_t *record)
 {
     return record->answer == BATON__PACKET_FIN || lets_put(record);
@@ -496,6 +497,9 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
         return status;
     }
     baton__peer_t *other = &mpi->peers[peer];
+    if (other->last_sent) {
+        return BATON_DONE; /* the peer leaves the group, and needs no notice */
+    }
     baton__packet_t packet = {.kind = BATON__PACKET_SHORT,
                               .flags = BATON__PACKET_NOTICE,
                               .source = (uint32_t)mpi->rank,

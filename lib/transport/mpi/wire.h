@@ -30,9 +30,9 @@ struct baton__wire {
     /* Looks for a request that has ended among `count` requests. Stores the
        request's index in *at_out (-1: none has ended), and in *bytes_out the
        number of bytes that a receive has got. Sets the request to 0. If this
-       returns an error code, *at_out is the request that has failed, if it is
-       known. That request may keep its value. Then it is still in progress,
-       unless *ended_out is true. */
+       returns an error code, *at_out is the index of the request that has
+       failed, if it is known. If that request was not set to 0, it is still in
+       progress, unless *ended_out is true. */
     int (*test)(baton__wire_t *self, int count, baton__request_t *requests,
                 int *at_out, bool *ended_out, size_t *bytes_out);
 
@@ -40,20 +40,21 @@ struct baton__wire {
        yet. */
     int (*probe)(baton__wire_t *self, int tag, bool *waits_out);
 
-    /* Both set the request to 0. After `release` the wire completes the request
-       by itself. After `cancel` the wire may end it without completing it. */
+    /* `release` and `cancel` set the request to 0. After `release` the wire
+       completes the request by itself. After `cancel` the wire may end it
+       without completing it. */
     int (*release)(baton__wire_t *self, baton__request_t *request);
     void (*cancel)(baton__wire_t *self, baton__request_t *request);
 
     /* Returns true if receives from any rank can still be used after the error
-       `code`, which then only says that some rank has ended. NULL if there is
-       no such error. */
+       `code`, which then only says that some rank has ended. The function is
+       NULL if the wire has no such error. */
     bool (*goes_on)(baton__wire_t *self, int code);
 
     /* Writes a sentence about the error to `out`. */
     void (*text)(int code, char out[BATON__WIRE_TEXT]);
 
-    /* The wire can send device memory, and receive into it. */
+    /* Returns true if the wire can send device memory, and receive into it. */
     bool (*takes_device)(void);
 
     /* Makes the wire call `ended` when the wire is about to end by itself, as

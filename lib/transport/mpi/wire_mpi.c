@@ -153,9 +153,9 @@ static void wire_mpi_cancel(baton__wire_t *self, baton__request_t *request)
     }
 }
 
-/* With --with-ft ulfm of Open MPI 5, a receive from any source reports each
-   death until the death is acknowledged, and then goes on. Which rank has died
-   is learnt from the links. */
+/* If Open MPI 5 runs with --with-ft ulfm, a receive from any source reports
+   each death of a process until the death is acknowledged, and then goes on.
+   Which rank has died is learnt from the links. */
 static bool wire_mpi_goes_on(baton__wire_t *self, int code)
 {
 #if defined(MPIX_ERR_PROC_FAILED_PENDING)

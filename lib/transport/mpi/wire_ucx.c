@@ -79,9 +79,9 @@ static bool find_functions(void *library)
 }
 
 /* Loads UCX. When it is loaded, UCX installs handlers for SIGSEGV and other
-   signals of errors, so this restores the application's handlers; unless the
-   application had loaded UCX itself. UCX then also logs only fatal errors,
-   unless UCX_LOG_LEVEL is set. */
+   signals of errors, so this function restores the application's handlers,
+   unless the application had loaded UCX itself. It also makes UCX log only
+   fatal errors, unless UCX_LOG_LEVEL is set. */
 static void open_library(void)
 {
     struct sigaction before[NSIG];
@@ -116,8 +116,9 @@ static void wire_ucx_text(int code, char out[BATON__WIRE_TEXT])
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* Memory for Baton that UCX has in each of its requests (request_size, below).
-   Its address is the request's handle. */
+/* The part of each of UCX's requests that belongs to Baton (its size is the
+   context's request_size, below). The address of this part is the request's
+   handle. */
 typedef struct ucx_request {
     bool done;
     ucs_status_t status; /* if done: the outcome */
@@ -153,7 +154,9 @@ typedef struct wire_ucx {
     ucp_worker_h worker;
     int rank;
     ucx_peer_t *peers;
-    /* Number of requests of UCX that are in progress, as far as is known. */
+    /* Number of UCX's requests that may be in progress. A request that was
+       released before it ended stays counted, because its end is not
+       noticed. */
     size_t active;
 } wire_ucx_t;
 
@@ -292,9 +295,10 @@ static int wire_ucx_receive(baton__wire_t *shared, void *data, size_t bytes,
 }
 
 /* Ends a request that has failed with a connection. A receive from any rank
-   does not end: it is posted again, for the packets of other ranks, since none
-   come from the failed one any more. So for such a receive an error code means
-   that it could not be posted again, and that its request is gone. */
+   does not end: it is posted again, for the packets of other ranks, since no
+   more packets come from the rank that has failed. So for such a receive an
+   error code means that it could not be posted again, and that its request is
+   gone. */
 static int end_failed(wire_ucx_t *self, baton__request_t *request)
 {
     ucx_request_t *ended = (ucx_request_t *)*request;
@@ -309,7 +313,7 @@ static int end_failed(wire_ucx_t *self, baton__request_t *request)
     return 0;
 }
 
-/* Looks for a request that has ended, as `test` does. */
+/* Does what `test` in wire.h says, but without letting UCX make progress. */
 static int find_ended(wire_ucx_t *self, int count, baton__request_t *requests,
                       int *at_out, size_t *bytes_out)
 {
@@ -385,8 +389,8 @@ static int wire_ucx_release(baton__wire_t *shared, baton__request_t *request)
     return 0;
 }
 
-/* UCX ends a receive that no message has met yet, and ignores the call for
-   others. */
+/* ucp_request_cancel ends a receive that no message has matched yet, and does
+   nothing for any other request. */
 static void wire_ucx_cancel(baton__wire_t *shared, baton__request_t *request)
 {
     if (*request != 0 && (*request & 1) == 0) {
@@ -400,7 +404,7 @@ static bool wire_ucx_takes_device(void)
     return false;
 }
 
-/* Does nothing: UCX has no end before that of the process, unlike MPI. */
+/* Does nothing: UCX, unlike MPI, does not end before the process does. */
 static baton_status_t wire_ucx_watch(baton__wire_t *shared,
                                      void (*ended)(void *arg), void *arg)
 {
@@ -426,8 +430,9 @@ static void ucx_flush(const wire_ucx_t *self)
     ucx.ucp_request_free(begun);
 }
 
-/* If requests are in progress, nothing is flushed, because their memory may be
-   freed already. UCX does not touch it while the worker is destroyed. */
+/* If requests are in progress, nothing is flushed, because the memory of these
+   requests may be freed already. UCX does not touch that memory while the
+   worker is destroyed. */
 static void wire_ucx_close(baton__wire_t *shared, bool in_use)
 {
     wire_ucx_t *self = ucx_of(shared);
@@ -449,11 +454,11 @@ static void wire_ucx_close(baton__wire_t *shared, bool in_use)
 }
 
 /* Reads UCX's variables from the environment, and sets those that the user has
-   not set. In all-reduces of 128 KiB to 16 MiB over TCP between two hosts of 2
-   processors, UCX 1.13 took 1.0 to 1.5 of the time that Open MPI takes with
-   UCX's own defaults, and 0.6 to 0.9 without its rendezvous; in a comparison of
-   both with ZCOPY_THRESH=8k, segments of 64 KiB took 0.5 to 0.8 of the time of
-   those of 8 KiB. */
+   not set. Measured with all-reduces of 128 KiB to 16 MiB over TCP between two
+   hosts of 2 processors: with UCX's own defaults UCX 1.13 took 1.0 to 1.5 times
+   as long as Open MPI, and without UCX's rendezvous protocol 0.6 to 0.9 times
+   as long. With ZCOPY_THRESH=8k, segments of 64 KiB took 0.5 to 0.8 times as
+   long as segments of 8 KiB. */
 static ucs_status_t configure(ucp_config_t **out)
 {
     static const char *const settings[][3] = {
@@ -461,12 +466,13 @@ static ucs_status_t configure(ucp_config_t **out)
         {"UCX_TLS", "TLS", "^sm"},
         {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "inf"},
         {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "inf"},
-        /* A message is sent once its receiver has asked for it, or has a buffer
-           for it (packet.h), so UCX need not ask once more. */
+        /* A message is sent only after its receiver has asked for it, or has a
+           buffer for it (packet.h), so UCX need not ask the receiver once
+           more. */
         {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
         {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
-        /* Otherwise a connection to a host that can't be reached blocks the
-           driver for minutes. */
+        /* Without this setting a connection to a host that can't be reached
+           blocks the driver for minutes. */
         {"UCX_TCP_CONN_NB", "CONN_NB", "y"},
     };
     ucs_status_t status = ucx.ucp_config_read(NULL, NULL, out);

@@ -14,10 +14,11 @@
    If UCX reports that a connection has failed, mostly the peer's process has
    ended, and the peer's link says so soon (links.h), whereas UCX can't tell
    this from a broken network. So the requests that have failed with the
-   connection stay in progress for a moment, so that the link comes first. After
-   that they end with UCX's error. All other requests, and receives from any
-   rank, are not affected. UCX's own probes of idle connections are off:
-   answers.h notices ranks that don't answer. */
+   connection stay in progress for some seconds (DOUBT_MS in wire_ucx.c), so
+   that the link reports the end first. After that time they end with UCX's
+   error. All other requests, and receives from any rank, are not affected.
+   UCX's own probes of idle connections are off: answers.h notices ranks that
+   don't answer. */
 #pragma once
 
 #include "transport/mpi/wire.h"
@@ -40,7 +41,7 @@ typedef struct baton__wire_ucx {
 
 /* Opens the wire of a rank in a group of `size` ranks. BATON_ERR_UNSUPPORTED:
    libbaton was built without UCX, or libucp.so.0 can't be opened;
-   BATON_ERR_TRANSPORT: an error of UCX; BATON_ERR_NO_MEMORY. The message does
-   not begin with the name of a function. */
+   BATON_ERR_TRANSPORT: an error of UCX; BATON_ERR_NO_MEMORY: there is no
+   memory. The error message does not begin with the name of a function. */
 baton_status_t baton__wire_open_ucx(int rank, int size,
                                     baton__wire_ucx_t **out);

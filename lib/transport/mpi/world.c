@@ -4,6 +4,7 @@
 #include <baton/store.h>
 
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,11 +25,12 @@
 typedef struct launcher {
     const char *rank, *size;
     const char *local_size; /* number of ranks on this host */
-    /* Their values together tell the jobs of a user apart. */
+    /* Variables whose values together distinguish the jobs of a user. */
     const char *job[3];
 } launcher_t;
 
-/* The order matters: torchrun may run under srun. */
+/* The order matters: if torchrun runs under srun, the variables of both exist,
+   and those of torchrun count. */
 static const launcher_t launchers[] = {
     {.rank = "RANK", /* torchrun, or a shell */
      .size = "WORLD_SIZE",
@@ -56,8 +59,9 @@ typedef struct world {
     char group[100]; /* the group's name in the store */
 } world_t;
 
-/* Reads a number from 0 on. Slurm lists the ranks of its hosts as "4(x2)" or
-   "4,3", of which this takes the first. Returns -1 if there is none. */
+/* Reads a variable whose value is a number that is not negative. Slurm lists
+   the ranks of its hosts as "4(x2)" or "4,3", of which this function takes the
+   first number. Returns -1 if there is none. */
 static int world_number(const char *variable)
 {
     const char *text = getenv(variable);
@@ -96,7 +100,9 @@ static void name_job(const launcher_t *launcher, world_t *out)
 /* Finds the rank, the size, and the names of the folder and the group. */
 static baton_status_t world_read(const launcher_t *launcher, world_t *out)
 {
-    static _Atomic unsigned calls; /* all ranks make groups in one order */
+    /* Number of calls so far. All ranks make their groups in the same order, so
+       the k-th call is about the same group on all ranks. */
+    static _Atomic unsigned calls;
     const unsigned call = atomic_fetch_add(&calls, 1);
     const char *given = baton__config_text(BATON__CONFIG_STORE);
     const int local = world_number(launcher->local_size);
@@ -129,16 +135,18 @@ static baton_status_t world_read(const launcher_t *launcher, world_t *out)
                             out->function, local, out->size,
                             launcher->local_size);
     }
-    /* The ranks of a shell, or of one host's launcher, have one parent. */
+    /* All ranks that a shell, or the launcher of one host, has started have the
+       same parent. So the parent's process number distinguishes jobs that have
+       no name. */
     (void)snprintf(out->path, sizeof out->path, "/tmp/baton-%u-%s.%d.%u",
                    (unsigned)geteuid(), out->job,
                    out->job[0] == '\0' ? (int)getppid() : 0, call);
     return BATON_OK;
 }
 
-/* Makes the folder, or finds the one that another rank has made. No other user
-   may write to it. */
-static baton_status_t make_folder(const world_t *world)
+/* Makes the folder, or finds the one that another rank has made, and stores a
+   descriptor of it. No other user may write to it. */
+static baton_status_t make_folder(const world_t *world, int *fd_out)
 {
     struct stat found;
     if (mkdir(world->path, 0700) != 0 && errno != EEXIST) {
@@ -146,17 +154,26 @@ static baton_status_t make_folder(const world_t *world)
                             world->function, world->path,
                             baton__errno_text(errno));
     }
-    return lstat(world->path, &found) == 0 && S_ISDIR(found.st_mode) &&
-                   found.st_uid == geteuid() && (found.st_mode & 077) == 0
-               ? BATON_OK
-               : baton__error(BATON_ERR_SYSTEM,
-                              "%s: %s must be a folder of this user alone",
-                              world->function, world->path);
+    if (lstat(world->path, &found) != 0 || !S_ISDIR(found.st_mode) ||
+        found.st_uid != geteuid() || (found.st_mode & 077) != 0) {
+        return baton__error(BATON_ERR_SYSTEM,
+                            "%s: %s must be a folder of this user alone",
+                            world->function, world->path);
+    }
+    *fd_out = baton__descriptor_move(
+        open(world->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    (void)flock(*fd_out, LOCK_SH);
+    return BATON_OK;
 }
 
-static void remove_folder(const world_t *world)
+/* Leaves the folder. If the group was made, rank 0 removes the folder. Else the
+   last rank does that, so that the others can still say who has come: each rank
+   locks the folder as long as it is in it. */
+static void leave_folder(const world_t *world, int *fd, bool made)
 {
-    DIR *folder = opendir(world->path);
+    const bool removes =
+        made ? world->rank == 0 : flock(*fd, LOCK_EX | LOCK_NB) == 0;
+    DIR *folder = removes ? opendir(world->path) : NULL;
     const struct dirent *each;
     while (folder != NULL && (each = readdir(folder)) != NULL) {
         (void)unlinkat(dirfd(folder), each->d_name, 0);
@@ -165,6 +182,7 @@ static void remove_folder(const world_t *world)
         (void)closedir(folder);
         (void)rmdir(world->path);
     }
+    baton__descriptor_close(fd);
 }
 
 baton_status_t baton_group_create_world(baton_engine_t *engine, int timeout_ms,
@@ -173,24 +191,25 @@ baton_status_t baton_group_create_world(baton_engine_t *engine, int timeout_ms,
     const launcher_t *launcher = find_launcher();
     world_t world = {.function = __func__};
     baton_store_t store;
+    int fd = -1;
     if (launcher == NULL) {
         return baton_group_create_self(engine, out);
     }
     baton_status_t status = world_read(launcher, &world);
     if (status == BATON_OK && world.is_own) {
-        status = make_folder(&world);
+        status = make_folder(&world, &fd);
     }
     if (status == BATON_OK) {
         status = baton_store_open_folder(world.path, &store);
     }
-    if (status != BATON_OK) {
-        return status;
+    if (status == BATON_OK) {
+        status =
+            baton_group_create_store(engine, &store, world.rank, world.size,
+                                     world.group, timeout_ms, out);
+        baton_store_close_folder(&store);
     }
-    status = baton_group_create_store(engine, &store, world.rank, world.size,
-                                      world.group, timeout_ms, out);
-    baton_store_close_folder(&store);
-    if (world.is_own && world.rank == 0) {
-        remove_folder(&world);
+    if (fd >= 0) {
+        leave_folder(&world, &fd, status == BATON_OK);
     }
     if (status == BATON_ERR_TIMEOUT && world.is_own && world.job[0] == '\0') {
         status = baton__error(status,

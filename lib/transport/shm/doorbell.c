@@ -70,8 +70,9 @@ void baton__doorbell_close(baton__doorbell_t *doorbell)
     baton__descriptor_close(&doorbell->socket);
 }
 
-/* Orders this rank's stores before its next load. The thread sanitizer knows no
-   fences, so there a read-modify-write that changes nothing takes its place. */
+/* Orders this rank's stores before its next load. The thread sanitizer does not
+   know fences, so in its builds a read-modify-write that changes nothing takes
+   the place of the fence. */
 static void fence(baton__peer_state_t *state)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -151,8 +152,9 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
     }
 }
 
-/* Drops the delayed bells of processes that have disarmed themselves. They
-   poll, and so find their messages without a bell. */
+/* Drops the delayed bells of processes whose `armed` has changed since. Such a
+   process has polled, and so finds its messages without a bell, or another peer
+   has woken it. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
     int kept = 0;
@@ -189,7 +191,9 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
     if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
         return; /* baton__doorbell_disarm has left this process armed */
     }
-    if (rung) { /* the peer may not have disarmed this process yet */
+    /* The peer that rang may not have disarmed this process yet. The new count,
+       below, keeps it from doing so later. */
+    if (rung) {
         atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);
     }
     atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,

@@ -8,9 +8,9 @@
    sends it a datagram and disarms it. So a sleep costs one peer one system
    call, and sometimes a second peer another one. If a process is not armed, its
    peers only make one load. A process that is armed for urgent messages alone
-   is not woken by other messages. If a process is armed with BATON__BELL_SOON,
-   its thread may poll again in a moment. A peer delays the bell for that moment
-   and drops it if the process polls before. */
+   (notices) is not woken by other messages. If a process is armed with
+   BATON__BELL_SOON, its thread may poll again in a moment. A peer delays the
+   bell for that moment and drops it if the process polls before. */
 #pragma once
 
 #include <assert.h>
@@ -74,8 +74,8 @@ typedef struct baton__doorbell {
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *purpose, struct sockaddr_un *address);
 
-/* Opens the socket of process `index`, which is this process.
-   BATON_ERR_SYSTEM. */
+/* Opens the socket of process `index`, which is this process. Returns
+   BATON_ERR_SYSTEM on failure. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index);
 void baton__doorbell_close(baton__doorbell_t *doorbell);
@@ -85,12 +85,13 @@ void baton__doorbell_close(baton__doorbell_t *doorbell);
    messages. Call this after a record was put into the process's ring. */
 void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 
-/* Wakes process `index` at once if it is armed at all. Any thread. */
+/* Wakes process `index` at once if it is armed at all. Any thread may call
+   this. */
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
-/* Returns true if a process that has messages in flight is polling now. Such a
-   process is not armed, or is armed for urgent messages alone:
-   baton__doorbell_disarm may leave it armed in this way. */
+/* Returns true if a process is polling now. The process must have messages in
+   flight: while it polls, it is not armed, or is armed for urgent messages
+   alone, as baton__doorbell_disarm may leave it. */
 static inline bool baton__doorbell_polls(const baton__peer_state_t *state)
 {
     return atomic_load_explicit(&state->armed, memory_order_relaxed) % 4 <=
@@ -111,8 +112,8 @@ typedef enum baton__due_ring {
     BATON__DUE_NOW
 } baton__due_ring_t;
 
-/* Rings the delayed bells of processes that have not polled since the bells
-   were delayed. */
+/* Rings the delayed bells of processes that have neither polled nor been woken
+   since the bells were delayed. */
 void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
                               baton__due_ring_t when);
 

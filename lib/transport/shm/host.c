@@ -22,7 +22,7 @@
 
 /* The most cells that all rings to a process have together. If there are so
    many rings that BATON__RING_LEAST_CELLS cells for each exceed this number,
-   they have more. */
+   the rings have more cells together. */
 #define INBOX_CELLS 2048
 
 /* The minimum interval between two searches for another processor. */
@@ -38,9 +38,9 @@ int baton__host_afford(int count, int wanted)
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* Returns the address at which an array of `count` elements of `size` bytes
-   begins: at the next page after `used`. Advances `used` past the array. If
-   `memory` is NULL, only adds up the bytes. */
+/* Returns the address memory + *used for an array of `count` elements of `size`
+   bytes, and advances *used to the next page after the array. If `memory` is
+   NULL, only advances *used. */
 static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -148,8 +148,9 @@ bool baton__host_lose(const baton__host_t *host, int other)
     (void)atomic_compare_exchange_strong_explicit(
         loss_between(host, other), &lost, (uint32_t)other + 1,
         memory_order_relaxed, memory_order_relaxed);
-    /* Pairs with the fence in baton__host_is_lost_to: what this process writes
-       to its vectors from now on is not taken for a message. */
+    /* Pairs with the fence in baton__host_is_lost_to: a peer that reads what
+       this process writes to its vectors from now on then also sees the loss,
+       and does not take what it has read for a message. */
     atomic_thread_fence(memory_order_seq_cst);
     return lost == (uint32_t)host->index + 1;
 }
@@ -272,7 +273,8 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
         return status;
     }
     (void)host_lay_out(host, host->memory);
-    /* If this fails, nobody else can see how late the ranks are. */
+    /* If this fails, no other process can read how late the ranks are
+       (baton/lateness.h). */
     host->file = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
     return open_own(host);
 }
@@ -300,7 +302,8 @@ void baton__host_close(baton__host_t *host)
    moves. Otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
-    /* Number of processes, by 1 + processor. */
+    /* By 1 + the number of a processor: how many processes of this host polled
+       there last. */
     uint16_t on[CPU_SETSIZE + 1] = {0};
     _Atomic int32_t *processors = host->processors;
     int at = sched_getcpu() % CPU_SETSIZE + 1;

@@ -2,22 +2,26 @@
    Each process has a state, buffers and offers. Each pair of processes has a
    ring, credits and posted receives in each direction.
 
-   - A record in a ring announces a message. The data of a short message are in
-     the record.
-   - Buffers hold messages of medium size. The sender copies a message into one
-     of its buffers, and the receiver releases the buffer after reading it. So
-     such a send is complete when it is posted. The memory of a buffer is
-     reserved at its first use: most groups of many ranks need few buffers, and
-     clearing and freeing all of them took milliseconds.
-   - An offer guards a long message, which the receiver copies out of the
-     sender's memory. The side that changes the offer from OFFER_MADE decides
-     about the message: the receiver copies it, or the sender withdraws it.
-   - A posted receive tells one sender where the data of a message go before the
-     message is sent. The side that changes its word from POST_MADE decides
-     about the receive: the sender writes the data there, or the receiver
-     withdraws it.
-   - Credits say how many records one process may send to another without an
-     answer.
+   A record in a ring announces a message. The data of a short message is in the
+   record.
+
+   Buffers hold messages of medium size. The sender copies a message into one of
+   its buffers, and the receiver releases the buffer after reading it. So such a
+   send is complete when it is posted. The memory of a buffer is reserved at its
+   first use: most groups of many ranks need few buffers, and clearing and
+   freeing all of them took milliseconds.
+
+   An offer guards a long message, which the receiver copies out of the sender's
+   memory. The side that changes the offer from OFFER_MADE (mpi/send.c) decides
+   about the message: the receiver copies it, or the sender withdraws it.
+
+   A posted receive tells one sender where the data of a message goes before the
+   message is sent. The side that changes its word from the state POST_MADE
+   (mpi/put.c) decides about the receive: the sender writes the data there, or
+   the receiver withdraws it.
+
+   Credits say how many records one process may send to another without an
+   answer.
 
    All of this is one piece of shared memory. Each process also has segments
    from which it allocates, and which the others map (segments.h). */
@@ -104,14 +108,16 @@ typedef struct baton__host {
     baton__freed_count_t *freed;
     /* By process: the address of the process's `probe`. */
     uint64_t *probes;
-    _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
-    /* 1 once one of the processes has logged that the host refused a copy. */
+    /* number of the last decision << 1 | its outcome */
+    _Atomic uint32_t *outcome;
+    /* 1 after one of the processes has logged that the host refused a copy. */
     _Atomic uint32_t *refused;
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
-    /* By pair of processes, at lower * count + higher: 1 + the process that was
-       lost to the other one first; 0: neither was lost. */
+    /* By pair of processes, at lower * count + higher: 1 + the process that the
+       other one has lost; 0: neither has lost the other. If each loses the
+       other, the first loss counts. */
     _Atomic uint32_t *losses;
     /* By process: 1 + the processor where it last polled; 0: it has not polled,
        or has ended. */
@@ -128,19 +134,19 @@ typedef struct baton__host {
 int baton__host_afford(int count, int wanted);
 
 /* All processes of the host decide together: each passes its proposal
-   `outcome`, and gets that of the process which took part first. */
+   `outcome`, and gets the proposal of the process that took part first. */
 bool baton__host_decide(baton__host_t *host, bool outcome);
-/* True if another process has taken part in the next decision, and its outcome
-   is true. */
+/* True if another process has already taken part in the next decision, and the
+   outcome of that decision is true. */
 bool baton__host_has_agreed(const baton__host_t *host);
 
-/* Creates the file that `count` processes share; see share.h. BATON_ERR_SYSTEM.
- */
+/* Creates the file that `count` processes share; see share.h. Returns
+   BATON_ERR_SYSTEM on failure. */
 baton_status_t baton__host_create(int count, int buffers, int *file_out);
 
 /* Opens the shared file as process `index` of `count`, and keeps a duplicate of
-   its descriptor. A single process needs no file: -1. BATON_ERR_SYSTEM,
-   _NO_MEMORY. */
+   its descriptor. A single process needs no file, and may pass -1. Returns
+   BATON_ERR_SYSTEM or BATON_ERR_NO_MEMORY on failure. */
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);
 void baton__host_close(baton__host_t *host);
@@ -201,16 +207,18 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
    process was stopped: then only `other` may go on. */
 bool baton__host_lose(const baton__host_t *host, int other);
 
-/* True if another process has lost this one. Then what this process has read of
-   its memory before this call may not be the message any more: the other one
-   has taken its vectors back. */
+/* True if the process `other` has lost this one. Then data that this process
+   has read from the memory of `other` before this call may not be the message
+   any more: the application of `other` may have changed its vectors since the
+   loss. */
 bool baton__host_is_lost_to(const baton__host_t *host, int other);
 
 /* Called by a thread that polls. Moves the thread to another processor if other
-   processes of the host poll on its processor, and fewer poll on the other one.
-   Without this, Linux may leave two ranks that yield to each other on one
-   processor for good, while another one is idle: Linux does not move threads
-   that have just run, and these two run in turn. */
+   processes of the host poll on the same processor as this thread, and fewer
+   processes poll on the other processor. Without this, Linux may leave two
+   ranks that yield to each other on one processor for good, while another one
+   is idle: Linux does not move threads that have just run, and these two run in
+   turn. */
 void baton__host_spread(baton__host_t *host);
 
 /* Copies from the memory of process `index`, which may be this one. Returns 0

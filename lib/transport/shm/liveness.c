@@ -11,8 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The message that carries a descriptor. The nonce is in shared memory, so that
-   only processes of this host's group know it. */
+/* The message that carries a process's descriptor. `nonce` is the sender's from
+   shared memory, which only processes of the group on this host know, and
+   `index` is the sender's index among them. */
 typedef struct introduction {
     uint64_t nonce;
     uint32_t index;

@@ -37,7 +37,7 @@ int baton__liveness_process(pid_t process);
 
 /* Prepares to watch `count` processes, of which none is watched yet. Without
    pidfds (Linux before 5.3, or forbidden by a sandbox) no process is ever
-   watched. BATON_ERR_NO_MEMORY. */
+   watched. Returns BATON_ERR_NO_MEMORY if there is no memory. */
 baton_status_t baton__liveness_open(baton__liveness_t *self, int count);
 void baton__liveness_close(baton__liveness_t *self);
 

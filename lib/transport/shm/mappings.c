@@ -94,7 +94,7 @@ void baton__mappings_sweep(baton__mappings_t *self)
     self->seen =
         atomic_load_explicit(&self->freed->count, memory_order_acquire);
     /* A descriptor that waits in the socket also keeps its memory from being
-       freed */
+       freed. */
     mappings_take_all(self);
     for (int peer = 0; peer < self->peers && self->mapped > 0; peer++) {
         for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {

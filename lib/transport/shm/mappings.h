@@ -23,7 +23,8 @@ typedef struct baton__mappings {
     baton__mapping_t *at; /* indexed by peer and place */
 } baton__mappings_t;
 
-/* Opens the socket. BATON_ERR_SYSTEM, _NO_MEMORY. */
+/* Opens the socket. Returns BATON_ERR_SYSTEM or BATON_ERR_NO_MEMORY on
+   failure. */
 baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     const baton__peer_state_t *own,
                                     const baton__segment_table_t *tables,
@@ -42,7 +43,8 @@ void baton__mappings_sweep(baton__mappings_t *self);
 /* Unmaps all segments. */
 void baton__mappings_clear(baton__mappings_t *self);
 
-/* Returns true if a segment of this host was freed since the last sweep. */
+/* Returns true if a process of this host has freed a segment since the last
+   sweep. */
 static inline bool baton__mappings_are_stale(const baton__mappings_t *self)
 {
     /* Pairs with the addition in segments_drop, segments.c. */

@@ -1,7 +1,7 @@
 /* The segments of this process; see segments.h.
 
-   Making and unmaking a segment may take long, so the lock is not held
-   meanwhile, because the driver needs it to send. */
+   The lock is not held while a segment is made or unmade: that may take long,
+   and the driver needs the lock to send. */
 #include "transport/shm/segments.h"
 
 #include "base/alloc.h"
@@ -90,8 +90,8 @@ static bool segments_make(baton__segment_t *out, int peers, size_t bytes)
     return error == 0;
 }
 
-/* Gives the segment a place and an id. Returns NULL if all places are taken.
-   Called under the lock. */
+/* Gives the segment an id and a place, which is an index in self->at. Returns
+   NULL if all places are taken. Called under the lock. */
 static baton__segment_t *segments_enter(baton__segments_t *self,
                                         const baton__segment_t *made)
 {
@@ -125,8 +125,8 @@ static baton__segment_t segments_leave(baton__segments_t *self,
     return left;
 }
 
-/* Unmakes a segment that was removed from the tables, and wakes the peers that
-   may have mapped it. */
+/* Unmakes a segment that was removed from the tables. Wakes the peers that may
+   have mapped it, so that they unmap it. */
 static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 {
     /* Pairs with the loads in baton__mappings_are_stale and
@@ -250,8 +250,8 @@ static bool segments_reserve(char *memory, size_t bytes)
     char *end = memory + bytes;
     bool done = true;
     while (done && page < end) {
-        /* mincore() sets bit 0 if the page has memory; a block that was freed
-           has left it. */
+        /* mincore() sets bit 0 if the page has memory. The page has memory
+           already if it belonged to a block that was freed. */
         unsigned char there = 0;
         size_t left = round_up((size_t)(end - page), unit);
         size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;

@@ -93,9 +93,9 @@ void baton__segments_fini(baton__segments_t *self);
 void baton__segments_clear(baton__segments_t *self);
 
 /* Allocates memory from the segments, aligned to 64 bytes, not initialised.
-   Returns NULL if there is no such memory, if no other process could read it,
-   or if `bytes` is so small that copying is as good. Any thread may call
-   this. */
+   Returns NULL if there is no such memory, if this process is alone on its
+   host, or if `bytes` is so small that copying messages is as good. Any thread
+   may call this. */
 void *baton__segments_allocate(baton__segments_t *self, size_t bytes);
 
 /* Frees memory of baton__segments_allocate. Any thread may call this. */

@@ -33,8 +33,8 @@ static baton_status_t share_system_error(const char *what, int error)
                         baton__errno_text(error));
 }
 
-/* Linux before 5.14 does not know this advice. There baton__share_resize
-   reserves the whole file. */
+/* Linux before 5.14 does not know this advice. On such a kernel
+   baton__share_resize reserves the whole file. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif

@@ -10,7 +10,7 @@
 
 /* Creates a file of `bytes` zeros. Memory is reserved for the first `reserved`
    bytes. Before other bytes are read or written, baton__share_reserve must have
-   returned true for them. BATON_ERR_SYSTEM. */
+   returned true for them. Returns BATON_ERR_SYSTEM on failure. */
 baton_status_t baton__share_create(size_t bytes, size_t reserved,
                                    int *file_out);
 
@@ -19,11 +19,11 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved,
    can't do that later. Returns 0 or an errno. */
 int baton__share_resize(int file, size_t bytes, size_t reserved);
 
-/* Reserves memory for a part of a mapped file, which consists of whole pages.
-   Returns false if there is too little memory. */
+/* Reserves memory for a part of a mapped file. The part consists of whole
+   pages. Returns false if there is too little memory. */
 bool baton__share_reserve(void *part, size_t bytes);
 
-/* Maps a shared file. BATON_ERR_SYSTEM. */
+/* Maps a shared file. Returns BATON_ERR_SYSTEM on failure. */
 baton_status_t baton__share_map(int file, size_t bytes, void **out);
 
 /* Opens the socket on which rank `index` receives a descriptor. Its address

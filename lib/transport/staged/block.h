@@ -25,15 +25,17 @@ typedef struct baton__block_model {
     baton_link_cost_t send;
 } baton__block_model_t;
 
-/* Reads BATON_DEVICE_BLOCK and the costs for a group on `hosts` hosts. Returns
-   the errors of baton_costs_get, unless the variable is set. */
+/* Fills the model in with BATON_DEVICE_BLOCK and the costs for a group on
+   `hosts` hosts. If the variable is set, errors of baton_costs_get are ignored;
+   otherwise they are returned. */
 baton_status_t baton__block_model(int hosts, baton__block_model_t *out);
 
-/* Returns T(b) in us. */
+/* Returns T(b) in us, with n = `bytes` and b = `block`. */
 double baton__block_us(const baton__block_model_t *model, double bytes,
                        double block);
 
 /* baton__block_for returns the size of the best block for a message of `bytes`
-   bytes, baton__block_most the size of the largest block of any message. */
+   bytes. baton__block_most returns the size of the largest block of any
+   message. */
 size_t baton__block_for(const baton__block_model_t *model, size_t bytes);
 size_t baton__block_most(const baton__block_model_t *model);

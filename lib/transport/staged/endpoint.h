@@ -102,8 +102,8 @@ typedef enum baton__staged_transfer_state {
     /* The engine was told of the message and has not accepted it. */
     BATON__TRANSFER_ARRIVED,
     BATON__TRANSFER_ASKED, /* the receiver has asked for a handle */
-    /* The device copies from the sender's memory, or will do so when a slot is
-       free. */
+    /* The device copies from the sender's memory, or will do so when a buffer
+       of `direct` is free. */
     BATON__TRANSFER_COPYING,
     /* A message from main memory is on its way to `memory`. */
     BATON__TRANSFER_PULLING,
@@ -148,10 +148,9 @@ typedef struct baton__staged_transfer {
     /* Memory for a message from main memory, which is received here first. */
     char *memory;
 
-    /* True if `control` is a control message that waits until the inner
-       transport can take it. False: `control` was sent, and is the last one.
-       The next three fields are its kind, its tag, and the handle that it
-       carries. */
+    /* True if a control message of this transfer waits until the inner
+       transport can take it; false if all were sent. The next three fields are
+       the kind, the tag and the handle of the last control message. */
     bool control_waits;
     baton__staged_kind_t control;
     uint32_t number;
@@ -224,18 +223,21 @@ typedef struct baton__staged {
     /* Number of buffers of `in` that are reserved for blocks that the receiver
        has asked for */
     uint32_t promised;
-    uint32_t pulling; /* receives in the state PULLING */
-    bool submitted;   /* a copy was submitted after the last arm */
+    uint32_t pulling; /* number of receives in the state PULLING */
+    /* a copy was submitted since the endpoint was last asked to arm */
+    bool submitted;
 
     baton__staged_transfer_pool_t sends, receives;
     int64_t reserved_sends, reserved_receives;
     baton__staged_peer_t *peers;
 
-    baton__staged_list_t sending;   /* sends with blocks left to begin */
-    baton__staged_list_t receiving; /* receives in blocks */
-    baton__staged_list_t copying;   /* receives between devices */
-    baton__staged_list_t ended;     /* transfers whose events have yet to be
-                                       reported */
+    /* sends that have blocks which have not begun */
+    baton__staged_list_t sending;
+    baton__staged_list_t receiving; /* receives in the state RECEIVING */
+    /* receives that wait for a buffer of `direct` */
+    baton__staged_list_t copying;
+    baton__staged_list_t ended; /* transfers whose events have yet to be
+                                   reported */
     /* Messages that have yet to be reported. An offer gets its record when it
        is reported. If no record is free, the offer waits here, and so do all
        later messages. */
@@ -257,7 +259,8 @@ typedef enum baton__staged_tokens {
     BATON__STAGED_TOKEN_OFFER,
     BATON__STAGED_TOKEN_OUT, /* the index is that of a buffer of `out` */
     BATON__STAGED_TOKEN_IN,  /* the index is that of a buffer of `in` */
-    /* The index is that of the receive to which this block belongs. */
+    /* The index is that of the receive, with a target in main memory, to which
+       this block belongs. */
     BATON__STAGED_TOKEN_HOST,
     /* The index is that of the receive of a message from main memory. */
     BATON__STAGED_TOKEN_PLAIN,
@@ -306,8 +309,8 @@ baton__staged_transfer_t *baton__staged_of(const baton__staged_t *self,
                                            const baton_message_t *message);
 
 /* Marks the transfer as failed, unless it has failed before. `detail` must
-   outlive the transfer. NULL means that the device failed, and that the error's
-   text is this thread's error message. */
+   outlive the transfer. If it is NULL and the status is BATON_ERR_SYSTEM, the
+   device has failed, and this thread's error message becomes the detail. */
 void baton__staged_fail(baton__staged_t *self,
                         baton__staged_transfer_t *transfer,
                         baton_status_t status, const char *detail);

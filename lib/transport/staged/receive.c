@@ -22,8 +22,8 @@ static uint32_t available(const staged_t *self)
     return self->in.unused_count - self->promised;
 }
 
-/* Divides a message into blocks. The model chooses their size, which is at most
-   `most` bytes. */
+/* Divides a message into blocks. The model chooses the size of the blocks,
+   which is at most `most` bytes. */
 static void staged_receive_cut(const staged_t *self, transfer_t *receive,
                                size_t bytes, size_t most)
 {
@@ -46,7 +46,7 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
     receive->message =
         (baton_message_t){.header = offer->header, .peer = offer->peer};
     receive->message.header.kind &= (uint16_t)~BATON__STAGED_KINDS;
-    /* The status for an offer whose sender is not Baton. */
+    /* An offer of another size does not come from this version of Baton. */
     baton_status_t status = BATON_ERR_MISMATCH;
     if (offer->bytes != sizeof *data) {
         self->around.inner->drop(self->around.endpoint, offer);
@@ -107,7 +107,7 @@ void baton__staged_receive_lost(staged_t *self, transfer_t *receive,
     if (receive->state == BATON__TRANSFER_RECEIVING ||
         receive->state == BATON__TRANSFER_ASKED) {
         staged_receive_stop(self, receive, status, "the sender is lost");
-    } /* in its other states the receive ends without the sender's help */
+    } /* in all other states the receive ends without the sender */
 }
 
 /* ---- blocks ------------------------------------------------------------ */

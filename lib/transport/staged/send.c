@@ -88,8 +88,8 @@ bool baton__staged_withdraw(void *endpoint, baton_token_t token)
 
 /* ---- ending ------------------------------------------------------------ */
 
-/* Marks the send as failed, and ends it once none of its blocks is in
-   flight. */
+/* Marks the send as failed, and ends it if none of its blocks is in flight.
+   Otherwise the end of the last of these blocks calls this function again. */
 static void fail(staged_t *self, transfer_t *send, baton_status_t status,
                  const char *detail)
 {
@@ -98,7 +98,7 @@ static void fail(staged_t *self, transfer_t *send, baton_status_t status,
         baton__staged_list_remove(&self->sending, send);
     }
     if (send->started == send->finished) {
-        /* The receiver has asked for the data, so it must be told. */
+        /* The receiver has asked for the data, so the receiver must be told. */
         if (send->remote != 0) {
             baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
         }

@@ -111,8 +111,9 @@ static void take_control(staged_t *self, baton_message_t *message)
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
     } else {
-        /* The message is for the receiver of a transfer (GRANT, BLOCK, ABORT),
-           or its kind is none of Baton's, and it is dropped there. */
+        /* The message is for the receiver of a transfer (GRANT, BLOCK or
+           ABORT), or of an unknown kind: baton__staged_receive_control drops
+           the latter. */
         baton__staged_receive_control(self, kind, message);
     }
 }
@@ -150,7 +151,8 @@ static bool take_message(staged_t *self, baton_message_t *message)
     return false;
 }
 
-/* Returns true if the event is for the engine. */
+/* Handles an event of the inner transport. Returns true if the event must be
+   passed on to the engine. */
 static bool take_event(staged_t *self, const baton_event_t *event)
 {
     switch (event->kind) {
@@ -347,7 +349,8 @@ static void withdraw_blocks(staged_t *self)
     }
 }
 
-/* Returns true if the device or the inner transport still uses memory. */
+/* Returns true if the device or the inner transport still uses memory of this
+   endpoint or of its transfers. */
 static bool is_moving(const staged_t *self)
 {
     return self->out.unused_count < self->out.count ||
@@ -372,8 +375,8 @@ static bool decline(staged_t *self)
 }
 
 /* Polls until no memory is in use and no peer waits for an answer. A peer that
-   has closed its endpoint, too, has no capacity for answers, and needs none; so
-   there is a time limit for answers. */
+   has closed its endpoint, too, has no capacity for answers, and needs none. So
+   the time for answers is limited. */
 static bool staged_finish(staged_t *self)
 {
     enum { ANSWER_MS = 500, QUIET = 2 };

@@ -212,7 +212,7 @@ class _Partial(_Vector):
                              **self._options)
 
     def _give(self) -> None:
-        if self._cut != [runs for _, runs in self._pieces]:  # then it differs on all ranks
+        if self._cut != [runs for _, runs in self._pieces]:  # then all ranks have other buckets
             state, old = self._state(), self._steps
             self._steps = self._make()
             self._load(state)
@@ -226,7 +226,7 @@ class _Partial(_Vector):
 
     def _finish(self, got: Any) -> Step:
         self._last, size, self.means = got.staleness, self._group.size, []
-        _handles.lost |= got.living < size  # so that the end of the process does not wait for it
+        _handles.lost |= got.living < size  # so that at exit this process waits for no lost rank
         result = _arrays.vector(self._steps._result.data, self._count, self._steps.dtype)
         # Each mean has a storage of its own, since DDP in torch 2 reads a storage from its
         # beginning, wherever the tensor begins.
@@ -238,8 +238,8 @@ class _Partial(_Vector):
         return Step(got.included, got.active, got.staleness, got.living)
 
     def _ordered(self, vector: torch.Tensor, first: bool) -> torch.Tensor:
-        """Copies a vector from the order of the tensors to the first step's order; if not `first`,
-        back."""
+        """Copies a vector from the order of the tensors to the first step's order. If `first` is
+        false, copies it from the first step's order to that of the tensors."""
         made, begin = torch.empty_like(vector), 0
         for to, _, count in itertools.chain(*self._cut):
             there, here = slice(to, to + count), slice(begin, begin + count)
@@ -351,7 +351,7 @@ def _without(options: dict, mode: str, wrong: set) -> None:
 
 
 class _Averager:
-    """What a hook and a loop's averager have in common."""
+    """The base class of DDPHook and GradientAverager."""
 
     # _is_over is set by an error after which no step can succeed; _remedy says what to do then.
     _is_over, _remedy = False, ""

@@ -332,7 +332,7 @@ class _Completer:
         """Ends the thread. Called at exit, before the engine is closed."""
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(1.0)  # it sleeps for less
+            self._thread.join(1.0)  # the thread never sleeps that long
 
     def _run(self) -> None:
         works, ended = [], ffi.new("int *")  # type: list, Any
@@ -373,8 +373,8 @@ _states: weakref.WeakSet = weakref.WeakSet()
 
 
 class _State:
-    """The parts of a process group that its works need. They don't refer to the process group,
-    so that Python frees one that nobody uses at once."""
+    """The parts of a process group that its works need. These parts don't refer to the process
+    group, so that Python frees a process group as soon as nobody uses it."""
 
     def __init__(self, group: baton.Group, timeout: float) -> None:
         self.group, self.timeout = group, timeout
@@ -580,10 +580,10 @@ class _Collectives:
 
     def monitored_barrier(self, timeout: timedelta = timedelta(-1),
                           wait_all_ranks: bool = False) -> None:
-        """A barrier that rank 0 watches. If ranks do not come in time, all others raise TimedOut,
-        which names the first of them, or with `wait_all_ranks` all. The others may call it
-        again; the late ranks then have to make this call first. A negative timeout stands for
-        the group's."""
+        """A barrier that rank 0 watches. If some ranks are late, all other ranks raise TimedOut.
+        The error names the first late rank, or with `wait_all_ranks` all late ranks. The other
+        ranks may call this again; the late ranks then have to make the missed call first. A
+        negative timeout stands for the group's timeout."""
         seconds = self._state.timeout if timeout < _no_timeout else timeout.total_seconds()
         end = time.monotonic() + seconds + (0.1 if self._rank else 0)  # rank 0 ends first
         others, late = range(1, self._size), torch.zeros(self._size, dtype=torch.bool)
@@ -612,8 +612,8 @@ class _Collectives:
                                   "failed to pass monitoredBarrier")
 
     def _of_ranks(self, what: str, given: Any) -> Tuple[Sequence[Tensor], Tuple[int, ...]]:
-        """Returns the tensors, one for each rank, and their numbers of elements. `given` is a list
-        of them, or a list that has this list alone."""
+        """Returns the tensors, one for each rank, and their numbers of elements. `given` is the
+        list of the tensors, or a list whose only item is that list."""
         tensors = given if isinstance(given[0], torch.Tensor) else _one(given)
         if len(tensors) != self._size:
             raise ValueError(f"{what}: {len(tensors)} tensors for {self._size} ranks")
@@ -633,7 +633,7 @@ class _Collectives:
         return self._run(work, "allgather", _vector(tensor), vector, tensor.numel())
 
     def allgather_coalesced(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
-        """Gathers several tensors; output list r gets those of rank r."""
+        """Gathers several tensors of each rank. Output list r gets the tensors of rank r."""
         return _Works(map(self.allgather, zip(*output_lists), inputs), output_lists)
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
@@ -842,7 +842,7 @@ def _create(options: Any, _: Any) -> Any:
             "to OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE")
     group = base.sub(ranks or range(base.size), f"torch {options.group_id}")
     if _TORCH_2 and options.process_group.name() != "custom":
-        return Backend(group, options.timeout)  # beside another one for the GPU
+        return Backend(group, options.timeout)  # torch has another backend for the GPU
     return ProcessGroup(group, options.timeout, options.store if _TORCH_2 else None)
 
 

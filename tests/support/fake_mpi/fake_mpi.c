@@ -235,7 +235,7 @@ static bool test(MPI_Request *request, MPI_Status *status)
         return false;
     }
     if (status != MPI_STATUS_IGNORE) {
-        /* MPI_Get_count reads it from here. */
+        /* MPI_Get_count reads the size of the message from this field. */
         status->MPI_ERROR = (int)operation->bytes;
     }
     if (!operation->failing) {

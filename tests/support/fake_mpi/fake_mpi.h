@@ -47,8 +47,9 @@ void fake_mpi_hold(uint32_t ranks);
    (-1: all). */
 extern int fake_mpi_failing_sends, fake_mpi_deliveries;
 
-/* The number of receives that report an error from now on. Each does so in
-   every test of its request, once it has got its message. */
+/* The number of receives that report an error from now on. Such a receive
+   reports the error in each test of its request after its message has
+   arrived. */
 extern int fake_mpi_failing_receives;
 
 /* The errno with which copies between processes fail. 0: they succeed. */

@@ -6,7 +6,7 @@
    Three costs also depend on the data, and are those of the best case. TopkDSA
    and Ok-Topk: all ranks select the same indices, so no sum is longer than its
    addends. B-SAG: h has its initial value. tests/sim/test_sparse_costs.c
-   compares all with the simulator.
+   compares all costs with the simulator.
 
    If the costs of links are this machine's, the choice also counts the work of
    its processors, by measured constants, for all ranks that share a processor.
@@ -27,7 +27,7 @@
    from these. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
-    double ranks, rounds; /* number of ranks P, and ceil(log2 P) */
+    double ranks, rounds; /* ranks: P, their number. rounds: ceil(log2 P). */
     double n, k;
     double element, entry; /* bytes of an element, and of an entry */
     double alpha_us, beta_us;

@@ -16,9 +16,9 @@
    finish
 
    A rank that merges adds the entries that it drops to its `work`, and so keeps
-   them. At the indices of the result the new residual is what `work` has then.
-   Elsewhere it is gradient plus old residual, as in spardl.c. The published
-   code loses the dropped entries. */
+   them. At the indices of the result the new residual has the values that
+   `work` has then. Elsewhere it is gradient plus old residual, as in spardl.c.
+   The published code loses the dropped entries. */
 #include "coll/kit/pattern.h"
 #include "coll/sparse/algorithms/algorithms.h"
 

@@ -15,10 +15,11 @@
    buffer overflows whatever the data, a rank that would select more than 2k
    entries, or an owner that would publish more than k, takes the k largest. If
    residuals grow fast, owners may publish more than 2k entries together. Then
-   the next global threshold is that of the k largest of them, which all ranks
-   have: the paper's way would take hundreds of steps to get there. Every 64
-   steps the bounds become the mean of all ranks' proposals: the positions that
-   divide their own selection evenly. In other steps that all-gather is empty.
+   the next global threshold is that of the k largest of these entries, which
+   all ranks have: by the paper's rule the threshold would grow too slowly, over
+   hundreds of steps. Every 64 steps the bounds become the mean of all ranks'
+   proposals: the positions that divide their own selection evenly. In other
+   steps the all-gather of bounds is empty.
 
    Entries that were selected here and are in the result have been sent; the
    residual keeps all else. The paper's data balancing before the last
@@ -343,8 +344,8 @@ static size_t sum_nominal(void *arg, int member)
            self->sparse->entry_bytes;
 }
 
-/* The entries of one owner end where the first index of another region
-   comes. */
+/* Returns the bytes of an owner's entries, which begin at `data`. They end
+   where the first index of another region comes. */
 static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;

@@ -30,8 +30,9 @@ typedef struct baton__regions {
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
 
-/* Adds P - 1 sends after `ready`, which must be a call of baton__regions_send,
-   and P - 1 receives before `sum`, which must be a call of baton__regions_take.
+/* Adds P - 1 sends after `ready`, a call node that must call
+   baton__regions_send, and P - 1 receives before `sum`, a call node that must
+   call baton__regions_take.
    P is the number of ranks. If the bounds are fixed, the caller must have set
    them before. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,

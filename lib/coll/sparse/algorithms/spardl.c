@@ -2,13 +2,15 @@
    teams of m; a rank has position p in its team, and is responsible for block p
    of m.
 
-   Spar-Reduce-Scatter takes l = ceil(log2 m) steps. In step i a rank sends the
-   bag of blocks p + gap to p + gap + s - 1, gap = 2^(l-i), the top-L of each,
-   as one message to p + gap; it receives blocks p to p + s - 1 from p - gap and
-   adds them. A block is selected from only when it is sent, so there are m
-   selections in all. Nothing is added to the blocks of the first bag before
-   they are selected from, so they are accumulated in the same pass. Three
-   members, l = 2, gaps 2 and 1, at p = 0:
+   Spar-Reduce-Scatter takes l = ceil(log2 m) steps. In step i, with gap =
+   2^(l-i), a rank sends a bag of s blocks as one message to p + gap: blocks
+   p + gap to p + gap + s - 1, where s = m - gap in step 1 and s = gap
+   afterwards. Of each block it sends the L largest elements; L is the quota of
+   a block. It receives blocks p to p + s - 1 from p - gap and adds them. A rank
+   selects from a block only when it sends the block, so there are m selections
+   in all. Nothing is added to the blocks of the first bag before the selection,
+   so the pass that selects from them also accumulates them. Three members, l =
+   2, gaps 2 and 1, at p = 0:
 
        begin --> accumulate and select 2 --> send (block 2, to 2)
                                      |
@@ -28,7 +30,7 @@
 
    A block is not summed as a vector. The pass that accumulates it also lists
    its candidates: all elements that reach a certain magnitude, which is chosen
-   so that probably more than L elements of the block (its quota) reach it. The
+   so that probably more than L elements of the block reach it. The
    sums of the block are then made from a few lists: its candidates and the
    received entries. If a received entry is no candidate, its sum is made with
    its element of `work`. So every element of the summed block that reaches the
@@ -41,11 +43,11 @@
    paper). xi, the values that this rank holds and has not passed on, differs
    from G only at the indices of entries that were received or sent. At the
    indices of the result the new residual is xi. At all other indices it is G,
-   since the result has nothing that ranks passed on there. So keep_xi writes xi
-   at those indices of the result at which entries were received or sent, and
-   changes nothing else.
+   since the values that ranks passed on there are not in the result. So keep_xi
+   writes xi at those indices of the result at which entries were received or
+   sent, and changes nothing else.
 
-   With the residual on a device, spardl_device.c does all this. */
+   If gradients are in device memory, spardl_device.c does all this. */
 #include "coll/sparse/algorithms/spardl.h"
 
 /* ---- in a step --------------------------------------------------------- */
@@ -133,8 +135,8 @@ static size_t select_sparse(spardl_block_t *self,
                                  candidates, out, spardl->scratch);
 }
 
-/* Selects from a block. If no step comes before that, also accumulates the
-   block. */
+/* Selects from a block. If no step comes before the selection, also accumulates
+   the block. */
 static size_t spardl_take(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
@@ -295,9 +297,9 @@ static void allocate_candidates(const spardl_t *spardl, int block,
 }
 
 /* If received entries may be added to a block, allocates memory for its
-   candidates and for the sums of both. Returns the number of entries for which
-   the sums have memory. Otherwise returns 0: the block then has no sums, and
-   uses spardl->candidates. */
+   candidates, and for the sums of candidates and received entries. Returns the
+   number of entries for which the sums have memory. Otherwise returns 0: the
+   block then has no sums, and uses spardl->candidates. */
 static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
 {
     if (block->steps == 0) {

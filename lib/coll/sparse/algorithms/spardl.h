@@ -55,8 +55,8 @@ typedef struct spardl_step {
     int blocks;
     baton_node_t arrive;
     baton__message_t send, recv;
-    /* For each block, by its distance from this rank's own: the received
-       entries. */
+    /* The received entries of each block. lists[j] are those of the block that
+       is j blocks after this rank's own. */
     baton_entries_t *lists;
     /* On a device: mirrors of the selections for the bag, and of the received
        entries. */
@@ -95,14 +95,15 @@ struct spardl {
     spardl_list_t own;      /* this rank's selection from its own block */
     /* The sum of the teams' `own`; unused if there is one team. */
     spardl_list_t sum;
-    /* R-SAG: memory for the next `sum`; each exchange swaps the two. */
+    /* With R-SAG: memory for the next `sum`; each exchange swaps `sum` and
+       `other`. */
     spardl_list_t other;
     /* Memory for those entries of a block's list that are at the result's
        indices. */
     char *common;
     int exchange_count;
     spardl_exchange_t *exchanges; /* exchanges[i] is step i of R-SAG */
-    baton__gather_t *sets;        /* B-SAG: the all-gather between teams */
+    baton__gather_t *sets;        /* with B-SAG: the all-gather between teams */
     baton_entries_t *lists;
     baton__gather_t *result;
     /* The next two fields are used only with gradients on a device. */
@@ -134,7 +135,7 @@ static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
 }
 
 /* Returns the number of entries of its own block that this rank sends into the
-   exchange between teams: that of baton__spardl_quota, or with B-SAG h (see
+   exchange between teams: the quota of the block or, with B-SAG, h (see
    spardl_teams.c). */
 size_t baton__spardl_share(const spardl_t *spardl);
 
@@ -152,8 +153,8 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 
-/* Adds this rank's shares of the entries that the steps of R-SAG have dropped
-   to `work`. `indices` are the result's indices in this rank's own block. */
+/* Adds to `work` this rank's shares of the entries that the steps of R-SAG have
+   dropped. `indices` are the result's indices in this rank's own block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
 

@@ -1,5 +1,6 @@
 /* The exchange between SparDL's teams: the ranks of one position sum their
-   selections from their block.
+   selections from their block. L is the quota of the block (spardl.c), and
+   top-L the L largest entries.
 
    R-SAG, d a power of two: recursive doubling, top-L after each addition.
 
@@ -195,7 +196,7 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
     return baton__count_below(indices, count, of.first + of.count);
 }
 
-/* Adds a share of those dropped entries to `work` that are at `indices`: the
+/* Adds to `work` a share of those dropped entries that are at `indices`, the
    result's indices in this rank's block. */
 static void spardl_teams_add_dropped(spardl_t *spardl,
                                      const spardl_exchange_t *exchange,
@@ -221,9 +222,10 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
     }
 }
 
-/* Adds the shares of ranks whose step failed before they dropped the entries.
-   Of the ranks that have dropped the entries, the first adds all these shares.
-   The share of a lost rank is lost with its residual. */
+/* The function make_up of R-SAG (core.h): adds to `work` the shares of ranks
+   whose step failed before they dropped the entries. Of the ranks that have
+   dropped these entries, the first one adds all these shares. The share of a
+   lost rank is lost with its residual. */
 static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
@@ -342,7 +344,8 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- both -------------------------------------------------------------- */
 
-/* Returns the most entries that the sum of one addition can have. */
+/* Returns the most entries that a sum of teams' lists can have: of two lists
+   with R-SAG, and of the lists of all teams with B-SAG. */
 static size_t union_room(const spardl_t *spardl)
 {
     size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;

@@ -4,13 +4,13 @@
 
        accumulate, select --> Bruck all-gather (gather.c) --> sum
 
-   TopkA sends the k largest, as entries. If fewer are not zero, the list is
-   padded, so that all lists have one length.
+   TopkA sends the k largest elements, as entries. If fewer than k elements are
+   not zero, the list is padded, so that all lists have one length.
 
    RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
-   messages [count | indices | values]. Quantised (ASQ), even steps select from
-   the positive elements, odd ones from the negative, and values are replaced by
-   their mean: [count | indices | mean].
+   messages [count | indices | values]. With options.quantise (the paper's ASQ),
+   even steps select from the positive elements and odd steps from the negative
+   ones, and all values are replaced by their mean: [count | indices | mean].
 
    With the residual on a device, the selection is made there, and copied to
    main memory (device_work.h). */
@@ -29,8 +29,8 @@ typedef struct topka {
     uint32_t *indices;
     size_t count;
     void *scratch;
-    /* With RedSync: memory for the entries of this rank's selection and, later
-       in the step, for the entries of all ranks. */
+    /* With RedSync: memory for the entries of this rank's selection and, after
+       the all-gather, for the entries of all ranks. */
     char *entries;
     char *sum;
     baton_entries_t *lists;
@@ -63,8 +63,8 @@ static bool reuses(const baton_sparse_t *sparse)
 }
 
 /* Accumulates and selects by a threshold. The threshold is that of an earlier
-   step, or is searched for. If none is found, or if it would select more than
-   2k entries, selects exactly k. */
+   step, or is searched for. If no threshold is found, or if it would select
+   more than 2k entries, selects exactly k. */
 static size_t topka_select_by_threshold(topka_t *topka,
                                         const baton_selection_t *from)
 {
@@ -111,7 +111,8 @@ static size_t select_redsync(topka_t *topka)
                                          &sparse->next.local_threshold);
 }
 
-/* Returns true if a selection may have up to 2k entries. */
+/* Returns true if a selection may have up to 2k entries; otherwise it has at
+   most k. */
 static bool by_threshold(const baton_sparse_t *sparse)
 {
     return redsync(sparse) &&
@@ -246,7 +247,7 @@ static void select_on_device(void *arg, baton__enqueue_t *queue)
 
 /* Writes this rank's part from the entries that the device has taken out of
    `work`. With RedSync also stores their threshold, unless options.redsync is
-   TRIMMED. A selection in main memory does the same. */
+   TRIMMED, as a selection in main memory does. */
 static baton_status_t write_selected(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;

@@ -16,7 +16,7 @@ extern const baton__sparse_backend_t baton__sparse_partial;
 /* Allocates the vectors of the host backend, which the partial backend also
    uses. */
 void baton__sparse_host_vectors(baton_sparse_t *sparse);
-/* The function `write` of both backends. */
+/* The function `write` of the host backend and of the partial backend. */
 baton_status_t baton__sparse_host_write(baton_sparse_t *sparse,
                                         const void *residual,
                                         const void *velocity);

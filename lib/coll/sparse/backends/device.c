@@ -1,13 +1,14 @@
 /* The device backend: steps of gradients in device memory. They may begin and
-   end in the order of the user's streams, with several in flight. So the driver
-   feeds and completes them:
+   end in the order of the user's streams, with several in flight. So not the
+   application, but the engine's driver (the thread that makes progress) sets a
+   step's gradient and completes the step:
 
        ready: async --> load: call --> the algorithm's nodes
 
-   ready waits until the results of earlier steps have been copied to the
-   device, if that was requested, since the step overwrites them. load completes
-   the step before, if that has ended well and the application has not asked for
-   it.
+   `ready` waits until the requested copies of earlier steps' results have been
+   made, since the step overwrites these results. `load` completes the previous
+   step, if that step has ended without an error and no wait of the application
+   has completed it.
 
    Results are copied by requests of the stream (kit/stream_requests.h), after
    the step: a call finds out what to copy, and a device call copies it. Of a
@@ -35,7 +36,7 @@ typedef struct feed {
        was started. The step waits for these copies, since it overwrites the
        results. */
     uint64_t results;
-    /* The epoch of the step before this one, if that belonged to the other
+    /* The epoch of the previous step, if that step belonged to the other
        schedule, and was still running when this step was started. Otherwise
        0. */
     uint64_t other;
@@ -71,16 +72,16 @@ typedef struct vector_request {
 typedef struct backend {
     /* This field is first, since sparse->device points to it. */
     baton__sparse_device_t device;
-    /* Pinned memory of n elements, which is `work` in dense steps. */
+    /* Pinned memory of n elements: sparse->work, in which dense steps sum. */
     char *staged;
-    /* The buffer that is bound to the device's `work` in the dense schedule. */
+    /* The buffer of the dense schedule that is bound to device.work. */
     baton_buffer_t dense_work;
     side_t sides[2];
 
     pthread_mutex_t lock;
-    /* The schedule of the step that began last, and the step's epoch there,
-       until complete_step() was called for that step; then `begun` is NULL.
-       `lock` guards both fields. */
+    /* The schedule of the step that began last, and the step's epoch there.
+       `begun` is NULL after complete_step() was called for that step. `lock`
+       guards both fields. */
     const side_t *begun;
     uint64_t begun_epoch;
     /* The running step overwrites results, so its node `ready` waits until this
@@ -181,9 +182,9 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* If feed->other is 0, no step of the other schedule was running when
-       this one was started. So do not use the other schedule: it may have been
-       destroyed. */
+    /* If feed->other is 0, no step of the other schedule was running when this
+       one was started. Then the other schedule is not used, since it may have
+       been destroyed. */
     if (feed->other == 0 || baton_schedule_epoch(before) >= feed->other) {
         return BATON_OK;
     }
@@ -231,8 +232,9 @@ static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
 /* ---- copies of results, on the driver ---------------------------------- */
 
 /* Decides what to copy. There is nothing to copy if the step has failed, or if
-   it began before a recovery. The schedule can't have reached the request's
-   epoch by a later step, since later steps wait for this request. */
+   it began before a recovery: then the schedule has not reached the request's
+   epoch. No later step can have reached it, since later steps wait for this
+   request. */
 static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;
@@ -558,9 +560,9 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     baton_status_t status =
         flush ? BATON_OK : check_vector(sparse, "start", "gradient", gradient);
     if (status == BATON_OK && follows && on != NULL) {
-        /* The step before runs in the other schedule, and its epoch ends on the
-           host. So make the stream wait for that epoch: when the stream
-           continues, the step has completed. */
+        /* The previous step runs in the other schedule, and its epoch ends on
+           the host. So the stream waits for that epoch: when the stream
+           continues, the previous step has completed. */
         status = baton_schedule_wait_on(sparse->latest, *on);
     }
     if (status != BATON_OK) {
@@ -603,7 +605,7 @@ static void sparse_device_complete(baton_sparse_t *sparse,
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Returns the error of the last copy of a result. Returns it only once. */
+/* Returns the error of the last copy of a result, but each error only once. */
 static baton_status_t check_result(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);

@@ -7,20 +7,21 @@
 #include <string.h>
 
 struct baton__sparse_host {
-    /* The vectors of dense_source and dense_buffer are bound before each dense
-       step: to the operand, and to `work`. */
+    /* The source of the dense schedule. Before each dense step this buffer is
+       bound to the step's operand, and sparse->dense_buffer to `work`. */
     baton_buffer_t dense_source;
-    /* A vector for the operand of a dense step that can use neither the
-       gradient nor the residual where it is. With in_place these are two
-       vectors instead, for results of dense steps. NULL if not needed so
-       far. */
+    /* A vector for the operand of a dense step, if neither the gradient nor the
+       residual alone is that operand. With in_place `spare` is two vectors
+       instead, for the results of dense steps in turn. NULL until the memory is
+       needed. */
     char *spare;
-    bool sums_spare; /* the running dense step sums `spare` */
+    bool sums_spare; /* the operand of the running dense step is in `spare` */
     uint64_t open;   /* the step that was started and not completed, or 0 */
 
-    /* In a recovery: this rank lacks the last step's result. */
+    /* In a recovery: true if this rank lacks the last step's result. */
     bool lacks;
-    /* In a recovery: each step is completed on all ranks or none. */
+    /* In a recovery: true when each step is complete either on all ranks or on
+       none. */
     bool mended;
     /* In a recovery: a bit for each schedule whose callback has been called so
        far. */
@@ -86,8 +87,8 @@ static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
     }
     self->sums_spare = !alone;
     if (sparse->options.in_place) {
-        /* The vector with the last result is kept, since peers that fail may
-           still need it. */
+        /* The vector with the last result is kept. If the last step turns out
+           to have failed on peers, this rank hands the result to them. */
         bool first_free = sparse->results.last.values != self->spare;
         sparse->work = self->spare + (first_free ? 0 : sparse->vector_bytes);
     }
@@ -117,8 +118,8 @@ static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
 
 /* Accumulates a part of a gradient as the step would do it. If the gradient is
    clipped, only copies the part, since the norm is not known yet. Also only
-   copies it if the step is dense, since such a step may sum the gradient
-   itself. */
+   copies it if the step is dense, since a dense step may use the gradient
+   itself as its operand. */
 static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
                                              size_t first, size_t count,
                                              const void *part)
@@ -188,7 +189,7 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
     return BATON_OK;
 }
 
-/* Updates the residual in its own memory. Called once the step is complete,
+/* Updates the residual in its own memory. Called after the step is complete,
    since a step that fails must leave the residual as it was. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
@@ -205,8 +206,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
 }
 
 /* Completes a step. Without in_place, swaps `work` and `residual`. A dense step
-   leaves no residual, so after such a step `residual` has the step's result,
-   which peers that fail in the next step may still need. */
+   leaves no residual, so after such a step `residual` has the step's result. If
+   the step turns out to have failed on peers, this rank hands the result to
+   them. */
 static void sparse_host_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     const bool dense = sparse->is_dense;
@@ -268,7 +270,8 @@ static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
     return true;
 }
 
-/* Returns true once each step is complete either on all ranks or on none. */
+/* Completes the last step on all ranks, or on none. Returns false while that
+   takes; then the function must be called again. */
 static bool sparse_host_mend(baton_sparse_t *sparse)
 {
     host_t *self = sparse->host;

@@ -9,16 +9,18 @@
    makes `work` the residual. If the epoch fails after that, recover swaps the
    two vectors back, and the gradients are pending again.
 
-   If an epoch takes nothing from a rank, its `work` begins as zeros. At the end
-   `work` holds the values that the residual gains; publish adds the two.
+   If an epoch takes nothing from a rank, the rank's `work` begins as zeros. At
+   the end `work` holds the values that the residual gains; publish adds the two
+   vectors.
 
    The application holds the contribute lock while it adds a gradient, or uses
-   the residual, for which no epoch may be working. The driver only tries the
-   lock, in take, which is polled until the application has released it.
+   the residual; it uses the residual only while no epoch is working. The
+   engine's driver, the thread that makes progress, only tries the lock: the
+   node `take` is polled until the application has released the lock.
 
    With on_loss the epochs run in the groups of coll/partial/survive.c. connect
-   passes `epochs` to it, after options were compared. The result that survive.c
-   hands over is packed: count, indices, values. */
+   passes `epochs` to survive.c, after options were compared. The result that
+   survive.c hands over is packed: count, indices, values. */
 #include "coll/sparse/backends/backends.h"
 
 #include "base/alloc.h"
@@ -35,8 +37,8 @@ typedef struct sparse_partial {
     baton_sparse_t *sparse;
     bool absent; /* the running epoch takes no gradient of this rank */
     char *parts; /* memory for a gradient in parts; NULL until the first part */
-    /* Part of the state that baton_sparse_export writes: the first and the last
-       step whose gradients are pending. */
+    /* Part of the state that baton_sparse_state_export writes: the first and
+       the last step whose gradients are pending. */
     uint64_t pending_steps[2];
 } sparse_partial_t;
 
@@ -98,8 +100,8 @@ static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Stores the result of a step in sparse->results.last. Pins the result until
-   the next call of this function. */
+/* Stores the result of a step in sparse->results.last. Pins the result, so that
+   its memory is not reused, until the next call of this function. */
 static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -154,8 +156,10 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->epochs.contribution;
     uint64_t last = self->epochs.begin.modes.base + epoch;
-    /* Some rank has completed epoch `last`. All ranks have, if one has taken
-       gradients for a later epoch. */
+    /* Some rank has completed epoch `last`. This rank lacks the result if it
+       has taken gradients for that epoch and not completed it. (If any rank has
+       taken gradients for a later epoch, all ranks have completed epoch
+       `last`.) */
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
     if (epoch > 0 && !baton__sparse_even_out(sparse, lacks, last)) {
         return false;
@@ -278,8 +282,9 @@ static void free_partial(baton_sparse_t *sparse)
 
 /* ---- ranks are lost ----------------------------------------------------- */
 
-/* Sets the number of ranks under the lock, since the application may be
-   clipping a gradient by it. */
+/* The function `commit` of baton__survivor_t. Sets the number of ranks under
+   the contribute lock, since the application may be clipping a gradient, for
+   which it reads this number. */
 static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
 {
     sparse_partial_t *self = of_epochs(epochs);
@@ -289,8 +294,8 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
     baton__sparse_enter(sparse, baton_schedule_rank(s), baton_schedule_size(s));
     (void)pthread_mutex_unlock(lock_of(self));
     sparse->schedule = s;
-    /* A rank may be lost before the comparison: so terms are compared here,
-       too. */
+    /* A rank may be lost before the comparison, so the ranks compare their
+       options here, too. */
     if (sparse->agree != NULL) {
         sparse->agree(sparse->agree_arg, s);
     }
@@ -304,8 +309,8 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
     return status;
 }
 
-/* Returns the packed memory of the result that is being made. It gets a copy of
-   the last result or, unless `has`, zeros. */
+/* Returns the packed memory of the result that is being made. Fills this memory
+   with a copy of the last result, if `has` is true, or with zeros. */
 static char *sparse_partial_give(baton_partial_t *epochs, bool has)
 {
     const baton__sparse_results_t *results =
@@ -332,7 +337,8 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
     /* If a state was imported, the residual is that of the state, and stays as
        it is. */
     if (!begun) {
-        /* The slot that sparse_partial_give has begun. */
+        /* This is the slot that sparse_partial_give has filled, and that the
+           hand-over has written the result to. */
         sparse->results.shown = &sparse->results.buffers[c->result];
         baton__contribution_publish(c, epoch, 0);
         return;
@@ -454,7 +460,8 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     return status;
 }
 
-/* Shows the last step's result, or the next one that was missed. */
+/* Makes the last step's result the current one (results.last) or, after a
+   recovery, the next of the results that the application has missed. */
 static void sparse_partial_complete(baton_sparse_t *sparse,
                                     baton_status_t status)
 {

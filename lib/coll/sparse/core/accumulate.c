@@ -10,10 +10,10 @@
 #include <math.h>
 
 enum {
-    /* Vectors of this size or more do not fit into caches. */
+    /* Vectors of this many bytes or more do not fit into caches. */
     STREAM_BYTES = 8 << 20,
-    /* The number of cache lines ahead of which the velocity is prefetched
-       before it is cleared. */
+    /* When the velocity is cleared at some indices, it is prefetched this many
+       indices ahead. */
     MASK_AHEAD = 16
 };
 

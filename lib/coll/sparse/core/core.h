@@ -39,33 +39,39 @@ typedef struct baton__sparse_memory baton__sparse_memory_t;
 
 /* A buffer for one sparse result. */
 typedef struct baton__sparse_buffer {
-    char *packed; /* [count | indices | values], as handed to other ranks */
+    /* The memory of the next three fields, one after the other. As one piece it
+       is handed to ranks that lack the result. */
+    char *packed;
     uint64_t *count;
     uint32_t *indices;
     char *values;
     /* Only with options.partial: the statistics of the step that wrote the
        result. */
     baton_sparse_stats_t stats;
-    uint64_t none; /* the memory of `count` in a group without payload */
+    uint64_t none; /* in a cost-only simulation, `count` points to this field */
 } baton__sparse_buffer_t;
 
 /* State that an algorithm has learned from earlier steps. It is a part of
    exported and imported states. local_threshold is this rank's own. h is equal
-   on the ranks of one position in their teams. The other fields are equal on
-   all ranks. */
+   on the ranks that have the same position in their teams. The other fields are
+   equal on all ranks. */
 typedef struct baton__learned {
-    /* Used by SPARDL with B-SAG; see spardl_teams.c. */
+    /* Used by SPARDL with B-SAG, an exchange between teams (spardl_teams.c): h
+       is the number of entries that a team sends from a block. */
     int64_t h, h_step, h_flag;
-    /* The k for which h was initialised; 0: h is not set. */
+    /* The k (entries of a selection) for which h was initialised; 0: h is not
+       set. */
     uint64_t k;
     uint64_t steps; /* number of sparse steps since this state was reset */
-    uint64_t local_threshold; /* a baton_magnitude_t */
+    /* The threshold of this rank's selection; a baton_magnitude_t. */
+    uint64_t local_threshold;
     uint64_t global_threshold;
 } baton__learned_t;
 
 /* State of the step that was started last. */
 typedef enum baton__sparse_phase {
-    /* No step was started, the step has failed, or its result is stale. */
+    /* There is no result to read: no step was started, the step has failed, or
+       its result is invalid after a recovery, an import or a failed start. */
     BATON__SPARSE_NO_RESULT,
     /* The step has not ended, or no wait or test has seen its end. */
     BATON__SPARSE_RUNNING,
@@ -78,8 +84,8 @@ typedef struct baton__sparse_results {
     size_t buffer_count;
     /* number of entries for which each buffer has memory */
     size_t capacity;
-    baton__sparse_buffer_t *next;  /* the one that the running step writes */
-    baton__sparse_buffer_t *shown; /* the one with the last result */
+    baton__sparse_buffer_t *next;  /* the buffer that the running step writes */
+    baton__sparse_buffer_t *shown; /* the buffer with the last result */
     baton_sparse_result_t last;    /* the last result; valid in phase RESULT */
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,
@@ -90,15 +96,20 @@ typedef struct baton__sparse_results {
 /* The operands of a step. The backends set them, and accumulate.c reads
    them. */
 typedef struct baton__sparse_input {
-    const char *gradient; /* the gradient of the running step, or NULL */
+    /* The gradient of the running step. NULL: the step adds no gradient, as in
+       a flush. */
+    const char *gradient;
     /* The residual to which the step adds the gradient. NULL: the residual is
        zero, and its memory may have the last dense result. */
     const char *residual;
-    char *velocity; /* the velocity (u of momentum), or NULL */
+    /* The velocity (u of momentum). NULL: steps apply no momentum, or the
+       simulation is cost-only. */
+    char *velocity;
     /* The vector for the velocity after the running step. NULL: steps apply no
        momentum. */
     char *new_velocity;
-    /* Number of ranges of the next gradient that were contributed. */
+    /* Number of ranges of the next step's gradient that were contributed as
+       parts. */
     size_t part_count;
     bool summed; /* `work` already includes the gradient, which came in parts */
     /* The caller's factor for the running step's gradient. */
@@ -117,16 +128,19 @@ typedef struct baton__settling {
        that another rank has handed over: by then this rank, too, has made its
        selections, since no rank has a result before all ranks have selected. */
     void (*settle)(void *algorithm, size_t count);
-    /* Called in a recovery or a shrink, after steps failed on some ranks. Each
-       rank should have kept a share of the entries that a sum of teams dropped.
-       Adds to `work` the shares of the living ranks whose step failed before
-       that sum. May be NULL. */
+    /* Called in a recovery or a shrink, after the step failed on some ranks.
+       With R-SAG (spardl_teams.c) teams sum their selections, and drop entries;
+       each rank should have kept a share of these. Adds to `work` the shares of
+       the living ranks whose step failed before they made that sum. NULL: the
+       algorithm has no such sums. */
     void (*make_up)(void *algorithm, size_t count);
     void *algorithm;
-    bool done;      /* `settle` is done for the running step */
-    uint8_t merged; /* R-SAG: number of sums made in the running step */
-    /* The indices at which momentum masking clears the velocity: this rank's
-       selection, or NULL for the indices of the result. */
+    bool done; /* `settle` is done for the running step */
+    /* With R-SAG: the number of sums of teams that this rank has made in the
+       running step. */
+    uint8_t merged;
+    /* The indices at which momentum masking clears the velocity: those of this
+       rank's selection. NULL: those of the result. */
     const uint32_t *selected;
     size_t selected_count;
 } baton__settling_t;
@@ -151,7 +165,9 @@ struct baton_sparse {
     int teams; /* options.teams at creation */
     bool payload;
     bool connected;
-    baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
+    /* The group to which a shrink in progress moves; NULL: no shrink is in
+       progress. */
+    baton_group_t *survivors;
     /* As in `options`: the number of elements of a vector, and their type. */
     size_t count;
     baton_dtype_t dtype;
@@ -160,18 +176,19 @@ struct baton_sparse {
 
     baton__sparse_memory_t *memory;
     bool out_of_memory; /* an allocation has failed */
-    bool lasting;       /* allocations made now outlive the schedules */
+    bool lasting; /* memory allocated now is kept if schedules are rebuilt */
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
-    /* Adds the terms of the set of tensors to a rebuilt schedule. NULL: this
-       sparse all-reduce belongs to no set. */
+    /* States (baton_schedule_agree) the options of the set of tensors in a
+       rebuilt schedule. NULL: this sparse all-reduce belongs to no set. */
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
 
     const baton__sparse_algorithm_t *algorithm; /* NULL: all steps are dense */
     const baton__sparse_backend_t *backend;
-    /* The state of the backend. Only one of these three fields is not NULL. */
+    /* The state of the host, the partial or the device backend. Only that of
+       the backend in use is not NULL. */
     struct baton__sparse_host *host;
     baton_partial_t *epochs;
     baton__sparse_device_t *device;
@@ -185,7 +202,7 @@ struct baton_sparse {
     bool is_dense; /* the step that was started last is dense */
     baton__sparse_phase_t phase;
 
-    /* n elements each; NULL in a group without payload. With the device
+    /* Vectors of n elements; NULL in a cost-only simulation. With the device
        backend, the residual is in `device`, and `work` is the buffer of dense
        steps. */
     char *residual, *work;
@@ -208,7 +225,8 @@ struct baton_sparse {
     bool recovered; /* the group was recovered after the last start */
     baton__handover_t handover;
 
-    /* The statistics of the last step, and of the running step. */
+    /* `stats` are the statistics of the last completed step, and `counting` are
+       those of the running step so far. */
     baton_sparse_stats_t stats, counting;
     uint32_t rounds; /* number of rounds of messages in a sparse step */
 };
@@ -224,22 +242,25 @@ struct baton__sparse_backend {
        the host backend scales the gradient by input.given_factor. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient);
-    /* Called when the application has observed the end of a step, or takes a
-       result that it had missed. */
+    /* Called when a wait or test of the application has seen that a step has
+       ended with `status`, or takes a result that the application had
+       missed. */
     void (*complete)(baton_sparse_t *sparse, baton_status_t status);
     /* Takes a part of the gradient of the next step, which is started without a
        gradient. NULL: not supported. */
     baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,
                                  size_t count, const void *part);
-    /* With payload: copies the residual, or the velocity. */
+    /* Copies the residual, or the velocity. Not called in a cost-only
+       simulation. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
-    /* With payload: replaces the residual, and the velocity unless it is NULL.
-       After an error both are unchanged. */
+    /* Replaces the residual, and the velocity unless the argument is NULL.
+       After an error both are unchanged. Not called in a cost-only
+       simulation. */
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
 
-    /* With on_loss: makes schedules that survive losses. The options have been
-       compared, and the first schedules destroyed. */
+    /* With on_loss: makes schedules that survive losses. The caller has
+       compared the options, and has destroyed the first schedules. */
     baton_status_t (*connect)(baton_sparse_t *sparse);
     /* Destroys the backend's own schedules, before the others. Returns an error
        as baton_schedule_destroy does. */
@@ -251,13 +272,15 @@ struct baton__sparse_backend {
        started an epoch of `handover`: the caller waits for the epoch and calls
        again. NULL: shrink is not supported. */
     bool (*survive)(baton_sparse_t *sparse);
-    /* In a hand-over (handover.c): returns the vector that has the last step's
-       dense result or, if this rank `gets` the result, that is to receive it.
-       Returns NULL if the result is sparse: it is then in a buffer. */
+    /* In a hand-over (handover.c): returns the vector with the last step's
+       dense result. If this rank `gets` the result, returns the vector that is
+       to receive it. Returns NULL if the result is sparse, and so is in a
+       buffer of `results`. */
     char *(*dense_result)(const baton_sparse_t *sparse, bool gets);
     /* Completes the step whose result was handed over. */
     void (*take_result)(baton_sparse_t *sparse);
-    /* Returns the error of a result that should have been copied. */
+    /* Returns the error of the last copy of a result to device memory, if that
+       copy has failed, and each error only once. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
     /* Between hold and release no epoch begins to work. hold returns
        BATON_ERR_BUSY if an epoch is working or, if `even`, if an epoch has
@@ -282,8 +305,8 @@ struct baton__sparse_algorithm {
     void (*build_on_device)(baton_sparse_t *sparse);
 };
 
-/* Adds a call node to one of the schedules. The statistics count its processor
-   time. */
+/* Adds a call node to one of the schedules. The processor time that `fn` takes
+   is counted in the statistics, as select_us. */
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
@@ -298,8 +321,8 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
    no memory, out_of_memory is set and NULL returned. Builders that can continue
    do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* Does what baton__sparse_alloc does, but returns NULL in groups without
-   payload. */
+/* Does what baton__sparse_alloc does, but returns NULL in a cost-only
+   simulation, whose vectors have no memory. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_room does, but the memory is pinned and not
    zeroed if gradients are on a device. */
@@ -313,12 +336,14 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
    that outlives them (see `lasting`). */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
-/* Allocates the buffers, for results of up to `capacity` entries. */
+/* Allocates the buffers of sparse->results, each for results of up to
+   `capacity` entries. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 /* Returns the bytes of `packed` in one buffer. */
 size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse);
 
-/* Copies a list to the result's entries from `at` on. */
+/* Copies a list of entries to the running step's result, from the result's
+   entry `at` on. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
@@ -337,7 +362,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Returns true if the step after `steps` completed ones is dense. */
+/* Returns true if the step that follows `steps` completed steps is dense. */
 bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
                             uint64_t steps);
 /* Records that a step was started. */
@@ -370,15 +395,17 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
-/* Makes a step complete on all ranks or on none: a rank that has completed it
-   hands its result to those that lack it. This rank has completed the step last
-   or, if `lacks`, has started and not completed it. Called until it returns
-   true; until then an epoch of the hand-over is running. */
+/* Makes a step complete on all ranks or on none: a rank that has completed the
+   step hands the result to the ranks that lack it. `step` is the last step that
+   this rank has completed or, if `lacks`, the step that this rank has started
+   and not completed. The function must be called until it returns true; until
+   then an epoch of the hand-over is running. */
 bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
 /* Called after baton__sparse_even_out. Returns true if any rank has completed
    the step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
-/* Completes the residual of a sparse step whose result was handed over. */
+/* Computes the new residual of a sparse step whose result was handed over,
+   unless that is done. */
 void baton__sparse_settle(baton_sparse_t *sparse);
 /* Called by make_up. Returns true if `rank` has reported nothing, because it is
    lost. */
@@ -388,8 +415,8 @@ bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
-/* Frees the memory of the old schedules and resets their state, before new ones
-   are built for this rank of `size` ranks. */
+/* Frees the memory of the old schedules and resets their state. Called before
+   new schedules are built, in which this rank is `rank` of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 /* ---- checks ------------------------------------------------------------ */
 
@@ -408,7 +435,8 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
-/* Returns BATON_ERR_INVALID unless the gradient has these elements. */
+/* Returns BATON_ERR_INVALID unless the vectors have the `count` elements from
+   `first` on. */
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
@@ -435,18 +463,20 @@ static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
 }
 
-/* Returns the k of a density. */
+/* Returns k, the number of entries that a density selects from `count`
+   elements. */
 static inline size_t baton__entries_of(size_t count, double density)
 {
     double k = (double)count * density;
     return k < 1 ? 1 : (size_t)k;
 }
 
-/* Returns true if the algorithm can run on a device: it changes `work` only by
-   taking lists of entries out of it, and by adding such lists. */
+/* Returns true if the algorithm supports gradients on a device. Such an
+   algorithm only takes lists of entries out of `work`, and adds lists to it. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
-/* The options that must be equal in a state that is imported, as words. */
+/* Writes to `out` those of the options that must be equal in a state that is
+   imported, as BATON__SPARSE_STATE_OPTIONS words. */
 enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);
@@ -455,15 +485,18 @@ void baton__sparse_state_options(const baton_sparse_options_t *options,
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored);
 
-/* Adds the options that must be equal on all ranks to a schedule's terms. */
+/* States in a schedule (baton_schedule_agree) the options that must be equal on
+   all ranks. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o);
-/* Commits and starts a comparison whose terms were added. If something is wrong
-   on this rank, the comparison fails on all ranks. */
+/* Commits and starts the schedule of a comparison, in which the options were
+   stated. If something is wrong on this rank, the comparison fails on all
+   ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
-/* Waits for the comparison. Returns the error of any rank, or
-   BATON_ERR_MISMATCH. If `goes_on`, the loss of another rank is no error. */
+/* Waits for the comparison. Returns the error of a rank on which something is
+   wrong, or BATON_ERR_MISMATCH if options differ. If `goes_on`, the loss of
+   another rank is no error. */
 baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
                                       const baton__wrong_t *wrong, bool goes_on,
                                       int timeout_ms);
@@ -478,14 +511,14 @@ void baton__sparse_begin(baton_sparse_t *sparse);
    `square_sum` is the sum of the squares of its elements. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
-/* work = residual + the gradient's contribution, for these elements, as
-   sparse->input says. */
+/* Sets these elements of `work` to the residual plus the gradient's
+   contribution, which sparse->input describes. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* Used with options.partial, before the step: target = clipped gradient, with
-   momentum if there is a velocity. Unless `first`, the old target is added,
-   too. */
+/* Used with options.partial, before the step. Sets `target` to the clipped
+   gradient, with momentum if there is a velocity. Unless `first`, also adds the
+   old contents of `target`. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *target, bool first);
 
@@ -503,9 +536,9 @@ void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
    dense, clears it at masked elements. */
 void baton__sparse_advance(baton_sparse_t *sparse, bool dense);
 
-/* Accumulates all elements and writes the indices of the k largest of one side.
-   Returns their number. *threshold gets the least magnitude among them, unless
-   it is NULL. */
+/* Accumulates all elements and writes the indices of the k largest: of all
+   elements, or of the positive or negative ones (baton_side_t). Returns their
+   number. *threshold gets the least magnitude among them, unless it is NULL. */
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
@@ -515,7 +548,8 @@ size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
                                          uint32_t *indices, size_t room);
-/* Returns all elements of `work`, to select from. */
+/* Returns a description of all elements of `work`, for functions that select
+   from them. */
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
                                           baton_side_t side);
 
@@ -534,7 +568,7 @@ typedef struct baton__message {
     baton_node_t node;
     baton_view_t view;
     baton_length_t length;
-    char *data;   /* set by begin and take; NULL in a group without payload */
+    char *data;   /* set by begin and take; NULL in a cost-only simulation */
     size_t bytes; /* the message's length in this step */
 } baton__message_t;
 
@@ -586,7 +620,8 @@ void baton__entries_join(const baton_sparse_t *sparse, char *to,
                          const void *indices, const void *values,
                          size_t value_step, size_t count);
 
-/* Counts a message that a node without a baton__message_t sends. */
+/* Counts a sent message in the statistics. For nodes that send without a
+   baton__message_t. */
 void baton__message_count(baton_sparse_t *sparse, size_t bytes);
 
 /* ---- Bruck all-gather -------------------------------------------------- */
@@ -604,8 +639,8 @@ typedef struct baton__gather_plan {
        that is NULL, most_bytes. */
     size_t most_bytes;
     size_t (*most)(void *arg, int member);
-    /* Returns the bytes of a member's part in this step, if its blocks are
-       full. */
+    /* Returns the bytes of a member's part in this step if the part has as many
+       entries as it may have. */
     size_t (*nominal)(void *arg, int member);
     /* Returns the bytes of the part that begins at `data`, where `left` bytes
        are present. NULL: parts have their nominal bytes. */
@@ -633,8 +668,8 @@ baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
 /* Called in the call `then` of baton__gather_build. Returns a member's part,
-   and stores its bytes in *bytes_out. Returns NULL in a group without
-   payload. */
+   and stores its bytes in *bytes_out. Returns NULL in a cost-only
+   simulation. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
 /* Writes the parts, which must be lists of entries, to the result, in the order

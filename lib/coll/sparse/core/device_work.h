@@ -12,9 +12,9 @@
    `work` begins as gradient plus residual (G). A list that is taken out of it,
    or added to it, keeps the values that are needed to undo this. So at the end
    two vectors are known: `work` as it is then (xi in SparDL's paper), and G.
-   keep turns `work` into the new residual: xi at the indices of the result, and
-   G elsewhere. When the step has been completed, `work` and `residual` are
-   swapped. So a failed step leaves the residual as it was.
+   baton__enqueue_keep turns `work` into the new residual: xi at the indices of
+   the result, and G elsewhere. When the step has been completed, `work` and
+   `residual` are swapped. So a failed step leaves the residual as it was.
 
    The new velocity is computed in a vector of its own, and swapped with the old
    one likewise.
@@ -83,7 +83,7 @@ baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
                                        baton_node_t before,
                                        baton__enqueue_fn fn, void *arg);
 
-/* Copies `bytes` bytes. The number may be 0. */
+/* Puts a copy of `bytes` bytes, which may be 0, into the stream. */
 void baton__enqueue_copy(baton__enqueue_t *queue, void *target,
                          const void *source, size_t bytes);
 void baton__enqueue_to_host(baton__enqueue_t *queue,
@@ -170,7 +170,7 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                         double factor, baton__change_t *change);
 
 /* Turns `work` into the new residual, and clears the velocity at the result's
-   indices. `indices`, which is in device memory, has these. */
+   indices. `indices`, which is in device memory, has these indices. */
 void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count);
 

@@ -12,9 +12,10 @@
 
 #include <string.h>
 
-/* The layout of `flags`, the bytes that ranks exchange first. At LACKS and at
-   HAS there is a flag for each step, modulo 4: some rank lacks the result of
-   the step, or has it. The steps that ranks report differ by one at most.
+/* The layout of `flags`, the bytes that ranks exchange first. At LACKS there is
+   a flag for each step, modulo 4, which means that some rank lacks the result
+   of the step. The flags at HAS mean that some rank has the result. The steps
+   that ranks report differ by one at most.
 
    From RANKS on there is a byte for each rank of sparse->group: the step that
    the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that
@@ -92,7 +93,7 @@ static bool any_lacks(const baton_sparse_t *sparse)
 
 /* Hands over `bytes` bytes at `data`, which come after the first `before`
    pieces. Stores the piece that has arrived, and starts the next one, unless
-   one is on its way. Returns true once all pieces of these bytes have arrived;
+   one is on its way. Returns true if all pieces of these bytes have arrived;
    then later pieces may be on their way. */
 static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
                              void *data, size_t bytes, bool gives, bool gets)
@@ -124,8 +125,8 @@ static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
 }
 
 /* Tells all ranks which step this rank has completed last or, if it lacks the
-   result, has started and not completed. Returns true once all ranks have told
-   theirs. */
+   result, has started and not completed. Returns true if the reports of all
+   ranks have arrived. */
 static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     const baton__handover_t *self = &sparse->handover;
@@ -146,8 +147,8 @@ static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
     return handover_pass_on(sparse, 0, flags, flag_bytes(sparse), true, true);
 }
 
-/* Hands the result of a step to the ranks that lack it. Returns true once all
-   ranks have it. */
+/* Hands the result of a step to the ranks that lack it. Returns true if all
+   ranks have the result. */
 static bool handover_pass_result(baton_sparse_t *sparse, bool gets)
 {
     const baton__sparse_results_t *results = &sparse->results;

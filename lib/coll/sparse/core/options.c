@@ -1,8 +1,8 @@
 /* Options: defaults, checks, and the comparison across ranks.
 
-   The comparison is a schedule of its own: a barrier whose terms
-   (baton_schedule_agree) are the options. It fails on all ranks if options
-   differ, or if a rank's options are wrong or it lacks memory. */
+   The comparison is a schedule of its own: a barrier in which each rank states
+   its options (baton_schedule_agree). It fails on all ranks if options differ,
+   or if a rank's options are wrong or it lacks memory. */
 #include "coll/sparse/core/core.h"
 
 #include "base/error.h"
@@ -426,7 +426,7 @@ void baton__sparse_agree(baton_schedule_t *schedule,
 
 /* Fails the comparison if something is wrong on this rank. A mismatch between
    ranks is no reason to fail it here: all ranks have found the mismatch, and
-   their terms name it. */
+   the error names the option. */
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
     const baton__wrong_t *wrong = arg;

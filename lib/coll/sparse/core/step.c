@@ -102,7 +102,8 @@ void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
     }
     capacity =
         capacity < (size_t)sparse->size ? (size_t)sparse->size : capacity;
-    /* A multiple of 4, so that counts and values of 8 bytes are aligned. */
+    /* The capacity is a multiple of 4, so that counts and values of 8 bytes are
+       aligned. */
     self->capacity = (capacity + 3) / 4 * 4;
     size_t bytes = baton__sparse_packed_bytes(sparse);
     sparse->lasting = true;
@@ -235,7 +236,8 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* All ranks get the same epoch, so they agree on the number of steps. */
+/* In a recovery the callbacks of all ranks get the same epoch. So all ranks
+   compute the same number of steps. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     sparse->base[dense] += epoch;

@@ -4,9 +4,10 @@
        contribute --> the same for others                 --+
        start -----------------------------------------------+--> step
 
-   Neither the residual nor the pending gradients change before the start. So
-   parts can be discarded. They must be discarded when the residual changes,
-   because they were added to the old one. */
+   Before the start, parts are in memory that the step may overwrite: neither
+   the residual nor the pending gradients change. So parts can be discarded. If
+   the residual changes, they must be discarded, because they may have been
+   added to the old residual already. */
 #include "coll/sparse/object/object.h"
 
 #include "base/alloc.h"

@@ -4,7 +4,7 @@
        shrink.c      moves a sparse all-reduce to a group of survivors
        state_file.c  the state in a file
        state.c       export and import of a rank's state
-       sparse.c      its life, its steps, and the calls between steps
+       sparse.c      create, destroy, steps, and the calls between steps
        contribute.c  gradients contributed in parts */
 #pragma once
 
@@ -31,7 +31,7 @@ typedef struct baton__range {
 typedef struct baton__sparse_object {
     baton_sparse_t sparse;
     baton_schedule_t *comparison;
-    baton__wrong_t wrong; /* an error in this rank's options, or of building */
+    baton__wrong_t wrong; /* an error in this rank's options, or of a build */
     baton__sparse_move_t move; /* stage of baton_sparse_shrink */
     baton_end_fn on_end;       /* the user's callback, or NULL */
     void *on_end_arg;
@@ -43,7 +43,7 @@ typedef struct baton__sparse_object {
 } baton__sparse_object_t;
 static_assert(offsetof(baton__sparse_object_t, sparse) == 0, "one address");
 
-/* The only function that computes the address of a handle's object. */
+/* Returns the object of a handle. No other code converts the handle. */
 static inline baton__sparse_object_t *
 baton__sparse_object(const baton_sparse_t *sparse)
 {

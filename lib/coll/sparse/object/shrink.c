@@ -8,10 +8,10 @@
    byte of a rank that has died meanwhile stays 0.
 
    Another rank may die at any moment. Then the survivors shrink the group
-   again, and make this call again, though it may have succeeded on some of
-   them. So a step that a rank has completed stays completed. And a rank takes
-   part in the confirmation only when it has all results that it lacked, so no
-   rank is ready before all have their results. */
+   again, and call baton_sparse_shrink again, though the first call may have
+   succeeded on some of them. So a step that a rank has completed stays
+   completed. And a rank takes part in the confirmation only when it has all
+   results that it lacked, so no rank is ready before all have their results. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "coll/sparse/object/object.h"

@@ -1,4 +1,4 @@
-/* The public functions of a sparse all-reduce: its life, its steps, and the
+/* The public functions of a sparse all-reduce: create, destroy, steps, and the
    calls between steps. */
 #include "coll/sparse/algorithms/algorithms.h"
 #include "coll/sparse/backends/backends.h"
@@ -55,7 +55,8 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-/* Destroys the schedules of steps first. */
+/* Destroys the schedules, those of steps first. Stops at the first that can't
+   be destroyed yet; a later call continues there. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {
@@ -70,9 +71,9 @@ baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 }
 
 /* Builds and commits all schedules. An error concerns this rank alone: it is
-   kept in `wrong`, and the comparison tells the other ranks. All schedules are
-   committed in any case: where commits are verified, all ranks take part in
-   each. */
+   stored in `wrong`, and then the comparison fails on all ranks. All schedules
+   are committed in any case: if commits are verified (BATON_VERIFY), all ranks
+   take part in each commit. */
 static void sparse_build(baton_sparse_t *sparse)
 {
     baton__wrong_t *wrong = &baton__sparse_object(sparse)->wrong;
@@ -135,8 +136,9 @@ static void sparse_resolve(baton__sparse_object_t *object,
     sparse->k = sparse->options.k;
     sparse->teams = sparse->options.teams;
     sparse->backend = sparse_backend_of(&sparse->options);
-    /* While a step writes into one buffer, the other keeps the last result,
-       which a rank that failed may need. */
+    /* While a step writes into one buffer, the other keeps the last result. A
+       rank on which the last step has failed gets this result in a
+       recovery. */
     sparse->results.buffer_count =
         sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
 }
@@ -160,7 +162,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     }
     baton_sparse_t *sparse = &object->sparse;
     sparse->group = group;
-    /* This is used until the options are known. */
+    /* The host backend is used until the options are known. */
     sparse->backend = &baton__sparse_host;
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
@@ -346,7 +348,7 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     }
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
     if (!running && !baton__sparse_goes_on(&sparse->options)) {
-        /* The step has ended. This only makes progress, which peers may
+        /* The step has ended. The test only makes progress, which peers may
            need. */
         (void)!baton_schedule_test(sparse->schedule, done_out);
         *done_out = true;
@@ -368,8 +370,7 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = sparse_await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
-        /* Do not await a second time, since that would not return this
-           error. */
+        /* A second await would not return this error, so there is none. */
         return status;
     }
     if (status != BATON_OK) {
@@ -683,8 +684,8 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->threshold =
         baton_magnitude_value(sparse->dtype, sparse->learned.local_threshold);
     baton__sparse_release(sparse);
-    /* Counts after the release, since it may take long. Until its next call the
-       result belongs to the caller. */
+    /* Counts after the release, since counting may take long. No lock is
+       needed: the result does not change until the caller's next call. */
     bool any = sparse->phase == BATON__SPARSE_RESULT;
     const baton_selection_t of = {.dtype = sparse->dtype,
                                   .values = sparse->results.last.values,

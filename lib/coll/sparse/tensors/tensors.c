@@ -1,8 +1,8 @@
-/* A set of tensors: its life and its steps.
+/* A set of tensors: create, destroy and steps.
 
    Each unit, which is a tensor or all packed ones, has a sparse all-reduce with
    schedules of its own. So units may start in any order, which may differ
-   between ranks, and run beside each other. With clipping, a unit whose
+   between ranks, and may run at the same time. With clipping, a unit whose
    gradients are ready waits for the other units, since the norm is that of all
    gradients.
 
@@ -194,7 +194,8 @@ static baton_status_t make_units(baton_tensors_t *set)
         const baton__member_t *member = &set->members[i];
         baton__unit_t *unit = &set->units[member->unit];
         if (unit->sparse != NULL) {
-            continue; /* another tensor of the unit has made this unit */
+            /* The unit's all-reduce was made for another of its tensors. */
+            continue;
         }
         baton_sparse_options_t options = options_of(set, unit, member);
         baton_status_t status =
@@ -281,8 +282,8 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
         status = baton_sparse_connect(set->units[i].sparse, timeout_ms);
     }
     if (status == BATON_OK && set->options.on_loss == BATON_ON_LOSS_CONTINUE) {
-        /* Once the comparison is destroyed, the application may destroy the
-           group. */
+        /* After this call the application may destroy the group, since no
+           schedule of the set is left in it. */
         status = forget_comparison(set);
     }
     if (status == BATON_OK) {

@@ -1,6 +1,6 @@
-/* Internals of sets of tensors. tensors.c has their life and steps, plan.c
-   decides how each tensor is reduced, and options.c has defaults, checks and
-   the comparison across ranks. */
+/* Internals of sets of tensors. tensors.c creates and destroys sets and runs
+   their steps, plan.c decides how each tensor is reduced, and options.c has
+   defaults, checks and the comparison across ranks. */
 #pragma once
 
 #include "coll/sparse/object/object.h"
@@ -15,11 +15,11 @@ typedef struct baton__member {
     size_t unit;
     /* The index of the tensor's first element in the vector of the unit. */
     size_t offset;
-    /* The tensor's gradient was passed to the set, and no wait has returned
-       since. */
+    /* True if the tensor's gradient was passed to the set, and no wait for the
+       tensor has returned since. */
     bool ready;
-    /* With options.partial: a wait has returned the tensor's part of the unit's
-       result. */
+    /* With options.partial: true if a wait has returned the tensor's part of
+       the unit's result. */
     bool shown;
 } baton__member_t;
 
@@ -32,8 +32,11 @@ typedef struct baton__unit {
     /* Number of tensors whose gradients were passed for this step. */
     size_t ready;
     const char *gradient;
-    char *pack;     /* memory to which gradients are copied, or NULL */
-    bool started;   /* the step of the gradients passed last was started */
+    /* Memory to which the gradients of the unit's tensors are copied, one after
+       another. NULL: the unit's only gradient is used where it is. */
+    char *pack;
+    /* The step with the gradients that were passed last was started. */
+    bool started;
     double density; /* the density that was set last; 0: no density was set */
     /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
@@ -70,8 +73,8 @@ struct baton_tensors {
    An error goes to set->wrong. */
 void baton__tensors_resolve(baton_tensors_t *set);
 
-/* Adds the set's options and tensors, which must be equal on all ranks, to a
-   schedule's terms. */
+/* States in a schedule (baton_schedule_agree) the set's options and tensors,
+   which must be equal on all ranks. */
 void baton__tensors_state(const void *set, baton_schedule_t *schedule);
 
 /* Returns the options of the set's all-reduces that do not depend on the
