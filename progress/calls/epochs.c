@@ -517,21 +517,24 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     return baton__error_forward(BATON_ERR_TIMEOUT, text.data);
 }
 
-static void note_wait(baton__task_t *task)
+/* Returns the time, if it was read, or else 0. */
+static uint64_t note_wait(baton__task_t *task)
 {
     uint64_t started_ns =
         atomic_load_explicit(&task->started_ns, memory_order_relaxed);
     if (started_ns == 0) {
-        return;
+        return 0;
     }
     atomic_store_explicit(&task->started_ns, 0, memory_order_relaxed);
-    uint64_t ns = baton__clock_ns() - started_ns;
+    const uint64_t now_ns = baton__clock_ns();
+    uint64_t ns = now_ns - started_ns;
     uint8_t next = ns < AT_ONCE_NS ? BATON__NEXT_WAIT
                    : ns < SOON_NS  ? BATON__NEXT_WAIT_SOON
                                    : BATON__NEXT_WAIT_LATE;
     if (next != atomic_load_explicit(&task->expected, memory_order_relaxed)) {
         atomic_store_explicit(&task->expected, next, memory_order_relaxed);
     }
+    return now_ns;
 }
 
 static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
@@ -548,7 +551,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     }
     baton_engine_t *engine = schedule->group->engine;
     baton__task_t *task = awaited.task;
-    note_wait(task);
+    const uint64_t noted_ns = note_wait(task);
     if (epochs_has_ended(&awaited)) {
         status = baton__epoch_unreported(task);
         status = status == BATON_OK ? epochs_outcome_of(&awaited) : status;
@@ -560,7 +563,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                             "wait for \"%s\": a call node can't wait",
                             schedule->name);
     }
-    const uint64_t began_ns = baton__traced_begin();
+    const uint64_t began_ns = noted_ns != 0 ? noted_ns : baton__traced_begin();
     atomic_fetch_add_explicit(&task->waiters, 1, memory_order_relaxed);
     const baton__wait_t wait = {.condition = epochs_has_ended,
                                 .arg = &awaited,

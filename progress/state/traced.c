@@ -118,6 +118,11 @@ void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
     }
 }
 
+uint64_t baton__traced_begin_work(baton_schedule_t *schedule)
+{
+    return baton__trace_is_on() ? traced_time(schedule) : 0;
+}
+
 void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
                         uint64_t began_ns)
 {

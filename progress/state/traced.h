@@ -68,6 +68,9 @@ void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
 void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
                            uint32_t node, size_t bytes);
 
+/* Returns the time at which a node's work begins; 0: nothing is recorded. */
+uint64_t baton__traced_begin_work(baton_schedule_t *schedule);
+
 /* Records that a node has worked since `began_ns`; does nothing if that is
    0. */
 void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
