@@ -2,6 +2,7 @@
    tests of this process share it. Each looks at the records since its
    beginning. Tests of files have processes of their own, whose exit status is
    the line of the check that failed. */
+#include "support/sanitized.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
@@ -491,6 +492,28 @@ TEST(test_trace_takes_another_name)
     file_t file = take_file(folder, "-2.trace");
     look_anew(&file);
     assert_int_equal(seen_count, 1);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* The first records of a process cause no page faults. */
+static void run_lap(const char *folder)
+{
+    struct rusage before;
+    struct rusage after;
+    CHECK(baton_trace_start(folder) == BATON_OK);
+    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    add_spans("first");
+    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
+    /* A sanitizer's own memory causes others. */
+    CHECK(SUPPORT_SANITIZED || after.ru_minflt - before.ru_minflt < 20);
+}
+
+TEST(test_trace_has_its_pages)
+{
+    char folder[26];
+    (void)own(); /* sets the number of records */
+    (void)run_child(run_lap, folder);
+    (void)take_file(folder, ".trace");
     assert_int_equal(rmdir(folder), 0);
 }
 
