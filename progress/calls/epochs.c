@@ -209,7 +209,7 @@ static void keep_bindings(const baton__task_t *task, uint64_t epoch)
    now on. */
 static void request(baton__task_t *task, uint64_t epoch)
 {
-    BATON__TRACED(call, task, BATON_TRACE_START, epoch, 0, -1);
+    BATON__TRACED(start, task);
     atomic_store_explicit(&task->unreported, BATON_OK, memory_order_relaxed);
     /* Both stores pair with the load in baton__task_requested(), task.h. The
        first is sequentially consistent because the driver may get no mail: see
@@ -223,10 +223,10 @@ static void request(baton__task_t *task, uint64_t epoch)
 }
 
 /* Ends a start for which `request` was called. */
-static void forget_start(baton__task_t *task)
+static void forget_start(baton__task_t *task, uint64_t epoch)
 {
     if (atomic_load_explicit(&task->traced_ns, memory_order_relaxed) != 0) {
-        atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+        baton__traced_forget_start(task, epoch);
     }
 }
 
@@ -262,7 +262,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         baton_schedule_epoch(schedule) >= epoch) {
         /* In the latter case peers have begun the epoch, and it has retired
            already. */
-        forget_start(task);
+        forget_start(task, epoch);
         return BATON_OK;
     }
     /* If no thread has waited for the last epoch, earlier waits are no hint
@@ -273,7 +273,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
                                   : (baton__next_t)atomic_load_explicit(
                                         &task->expected, memory_order_relaxed);
     bool yields = schedule->group->engine->driver->start(schedule, next);
-    forget_start(task);
+    forget_start(task, epoch);
     /* A wait soon after `started_ns` is a hint that waits follow their starts
        soon. It is no hint if the epoch has ended during the start, unless the
        start has yielded in place of the wait. */
@@ -390,7 +390,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(task, epoch);
     schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
-    forget_start(task);
+    forget_start(task, epoch);
     return BATON_OK;
 }
 
@@ -555,7 +555,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     if (epochs_has_ended(&awaited)) {
         status = baton__epoch_unreported(task);
         status = status == BATON_OK ? epochs_outcome_of(&awaited) : status;
-        BATON__TRACED(call, task, BATON_TRACE_WAIT, awaited.epoch, 0, status);
+        BATON__TRACED(wait, task, awaited.epoch, 0, status);
         return status;
     }
     if (baton__engine_is_inside(engine)) {
@@ -576,8 +576,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     status = status == BATON_OK            ? epochs_outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
-    BATON__TRACED(call, task, BATON_TRACE_WAIT, awaited.epoch, began_ns,
-                  status);
+    BATON__TRACED(wait, task, awaited.epoch, began_ns, status);
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
        may be freed. */
     atomic_fetch_sub_explicit(&task->waiters, 1, memory_order_release);

@@ -155,8 +155,8 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
-    /* During a start that is traced: the time of its record; else 0. Any thread
-       accesses this field. */
+    /* During a start that is traced, until it is recorded: its time; else 0.
+       Any thread accesses this field. */
     _Atomic uint64_t traced_ns;
 
     /* ---- the driver, less often ---- */
@@ -174,8 +174,9 @@ typedef struct baton__task {
     /* Destroyed, with nothing in motion. The driver frees the schedule once its
        notices are sent. */
     bool leaving;
-    bool in_order; /* see baton_schedule_in_order */
-    bool verifies; /* the verifier created it */
+    bool in_order;    /* see baton_schedule_in_order */
+    bool verifies;    /* the verifier created it */
+    bool traced_come; /* the running epoch's COME is in its STARTED record */
     /* 1 + a node that is held because its message failed; 0: there is no such
        node. See baton__epoch_fail_message. */
     uint32_t doubted;

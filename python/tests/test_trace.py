@@ -46,7 +46,7 @@ def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ri
     records["lap"] = index // ring % 256
     kept = numpy.zeros(ring, files._RECORD)
     kept[index % ring] = records
-    for name, value in dict(magic=files.MAGIC, format=files.FORMAT, schedules=2, names=3,
+    for name, value in dict(magic=files.MAGIC, format=files.FORMATS[-1], schedules=2, names=3,
                             records=ring, process=100 + rank, written=len(records),
                             monotonic=ZERO, realtime=1796023254528829170 + run, host=boot + b".host",
                             boot=boot).items():
@@ -76,8 +76,8 @@ def job(folder, arrivals, delay=20 * US, absent=(), clocks=None, **options):
         for rank in range(size):
             out[rank] += [record(at[rank], files.BEGIN, epoch=epoch)] * (rank not in there)
         for rank in there:
-            out[rank] += [record(come[rank], what, epoch=epoch)
-                          for what in (files.START, files.BEGIN, files.COME)]
+            out[rank] += [record(come[rank], what, epoch=epoch) for what in (
+                [files.START, files.BEGIN, files.COME] if rank % 2 else [files.STARTED])]
             out[rank] += [record(come[rank], files.SEND, epoch=epoch, peer=peer, value=400)
                           for peer in range(size) if peer != rank]
         for rank in there:
