@@ -110,7 +110,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         }
         baton__run_begin(run);
         atomic_store_explicit(&task->busy, true, memory_order_release);
-        BATON__TRACED(epoch, schedule, BATON_TRACE_BEGIN, -1);
+        BATON__TRACED(begin_epoch, schedule,
+                      internal && !waits_for_stream(schedule));
         for (uint32_t i = 0; task->unmet > 0; i++) {
             baton__stepper_greet(task, i);
         }

@@ -163,8 +163,8 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
-    /* While a start is traced: the time of the start's record; else 0. Any
-       thread accesses this field. */
+    /* During a start that is traced, until the start is recorded: the time of
+       the start; else 0. Any thread accesses this field. */
     _Atomic uint64_t traced_ns;
 
     /* ---- fields that the driver accesses less often ---- */
@@ -183,8 +183,9 @@ typedef struct baton__task {
     /* The schedule was destroyed while no node was in motion. The driver frees
        it after its notices are sent. */
     bool leaving;
-    bool in_order; /* see baton_schedule_in_order */
-    bool verifies; /* the verifier (BATON_VERIFY=1) created the schedule */
+    bool in_order;    /* see baton_schedule_in_order */
+    bool verifies;    /* the verifier (BATON_VERIFY=1) created the schedule */
+    bool traced_come; /* the running epoch's COME is in its STARTED record */
     /* 1 + a node that is held because its message failed; 0: there is no such
        node. See baton__epoch_fail_message. */
     uint32_t doubted;
