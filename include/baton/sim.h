@@ -18,7 +18,8 @@
    is left that could end the epoch, wait returns BATON_ERR_DEADLOCK. test
    processes the next events, and never reports a deadlock. destroy cancels a
    running epoch and does not wait. recover is collective: call it for each rank
-   with a timeout of 0, also in callbacks, and again after time has passed.
+   with a timeout of 0, also in callbacks, and call it again after virtual time
+   has passed.
 
    The transfer of a message of n bytes takes alpha + n * beta. It occupies both
    ports, sender's and receiver's, and the message arrives `lag` later. A port

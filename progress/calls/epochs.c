@@ -10,8 +10,8 @@
 #include <sched.h>
 
 enum {
-    /* A wait counts as immediate if it comes within AT_ONCE_NS of its start,
-       and as soon if it comes within SOON_NS. */
+    /* A wait counts as BATON__NEXT_WAIT if it follows its start within
+       AT_ONCE_NS, and as BATON__NEXT_WAIT_SOON if it does so within SOON_NS. */
     AT_ONCE_NS = 2000,
     SOON_NS = 20000,
     /* How long a wait that has timed out tries to get the driver lock. */
@@ -24,8 +24,8 @@ bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
     if (baton__task_retired(task) >= epoch) {
         return true;
     }
-    /* A failed epoch that need not be recovered retires, and another one may
-       follow. */
+    /* If the schedule need not be recovered, its failed epochs retire, and
+       later epochs may run. */
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
     return baton__task_stays_failed(task) && failed != 0 && failed <= epoch;
 }
@@ -412,9 +412,10 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
-    /* `base` is read first: a recovery sets `requested` back, and then adds to
-       `base`. So their sum is never above the value that the flag will
-       reach. */
+    /* The flag is the word of memory for which the stream waits; its value is
+       `base` plus the number of the last epoch that has ended. `base` is read
+       first here: a recovery sets `requested` back, and then adds to `base`. So
+       their sum is never above the value that the flag will reach. */
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
     uint64_t epoch = baton__task_requested(awaited.task);
     status = device->port.await(device->device, stream, offload->flag->word,

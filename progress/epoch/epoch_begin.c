@@ -42,7 +42,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
-        /* Baton does not send such a message. */
+        /* Baton sends no activation of another size. */
         group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {

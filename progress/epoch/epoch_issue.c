@@ -194,7 +194,8 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    /* In a simulation this kind may have no function; see lib/sim/create.c. */
+    /* In a simulation this kind of node may have no function; see
+       lib/sim/create.c. */
     if (issue == NULL) {
         (void)baton__run_pop(run);
         baton__run_complete(&schedule->run, node);

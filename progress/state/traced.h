@@ -2,9 +2,10 @@
 
    Reading the clock takes time, so several records may share one reading: the
    driver keeps the last time that it has read in `stepper->traced_ns`, as long
-   as it is busy. A message's SEND never has a later time than the sending, and
-   its RECEIVED never an earlier time than the arrival. So by a common clock
-   every message arrives after it was sent. */
+   as it is busy. The record SEND never has a later time than the sending of the
+   message, and the record RECEIVED never an earlier time than its arrival. So
+   if two ranks have the same clock, every message is received after it was
+   sent. */
 #pragma once
 
 #include "base/clock.h"
@@ -59,8 +60,8 @@ static inline void baton__traced_sleep(uint64_t began_ns)
 void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
                         uint64_t epoch, uint64_t began_ns, int status);
 
-/* Records BEGIN, COME, END or LOST in the running epoch; `peer` as in the
-   record. */
+/* Records BEGIN, COME, END or LOST in the running epoch. `peer` is stored in
+   the record's field of that name. */
 void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
                          int peer);
 
