@@ -44,7 +44,7 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
         return; /* the context is gone, and so is its memory */
     }
     /* An error here comes from earlier work, and was already reported by
-       query. */
+       baton__gpu_query. */
     (void)baton__gpu_end(gpu, "cudaFree",
                          kind == BATON_MEMORY_DEVICE ? cudaFree(memory)
                                                      : cudaFreeHost(memory));

@@ -129,7 +129,7 @@ typedef enum baton_trace_what {
                          it is an activation */
     /* the send is complete; not recorded if it was complete at once */
     BATON_TRACE_SENT,
-    /* a message from `peer` has arrived and is received; `value`: its bytes */
+    /* the receive of a message from `peer` is complete; `value`: its bytes */
     BATON_TRACE_RECEIVED,
     /* a call, a reduction or a copy, or a part of a long one, has ended; it
        took `value` ns. Not recorded: reductions and copies of less than 4 KiB,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Returns the type of a complex number's parts or of a pair's value, or else
-   the type itself; and of such a type the digits (baton/types.h). */
+   the type itself; and of such a type the digits (baton/dtypes.h). */
 static inline baton_dtype_t baton__part_of(baton_dtype_t dtype)
 {
 #define BATON__PART(NAME, name, bytes, type, PART)                             \

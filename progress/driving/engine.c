@@ -284,9 +284,10 @@ static uint32_t sleep_us(const baton_engine_t *engine)
         us > INSIST_US) {
         us = INSIST_US;
     }
-    /* Sleeps are limited to ASK_US and more because a wake-up may get lost.
-       They are limited to less if an awaited event can't wake the driver; only
-       then the idle policy limits them further. */
+    /* CHECK_US, ASK_US and INSIST_US limit sleeps although the awaited messages
+       wake the driver. The idle policy limits a sleep further only if something
+       is awaited that can't wake the driver: then POLL_US, or a limit of a
+       transport below ASK_US, is in force. */
     if (asks || engine->armed_us < ASK_US) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
         us = idle_us < us ? idle_us : us;
@@ -644,8 +645,9 @@ static void drive_until_true(waiter_t *waiter)
 }
 
 /* Arms the device and the transports, releases the driver lock, and sleeps at
-   the descriptors. Returns true after the sleep. Returns false, and goes on
-   holding the lock, if there is something to do. */
+   the descriptors. Returns true after the sleep, or if there was something
+   to do once the lock was released. Returns false, and goes on holding the
+   lock, if there is something to do before. */
 static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;

@@ -41,7 +41,8 @@ struct baton__event_loop {
     struct event_base *base; /* watches the gate and the timer */
     struct event *gate_event;
     struct event *timer;
-    baton__wakeup_t wakeup; /* the cause that has ended the thread's wait */
+    baton__wakeup_t
+        wakeup; /* the cause that has ended the progress thread's wait */
     /* the time at which the timer ends or has ended; UINT64_MAX: never */
     uint64_t due_ns;
     _Atomic bool kicked;
