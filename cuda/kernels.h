@@ -16,9 +16,7 @@
 extern "C" {
 #endif
 
-/* The reductions of which there are kernels, in the order of BATON_OP_LIST
-   (baton/build.h); AVG, which is not in that list, comes last.
-   tests/cuda/test_reduce.cpp relies on the order. */
+/* The reductions of which there are kernels. */
 #define BATON__CUDA_OP_LIST(X)                                                 \
     X(SUM) X(PROD) X(MIN) X(MAX) X(BAND) X(BOR) X(BXOR) X(AVG)
 

@@ -46,8 +46,7 @@ exec {never}<> <(:)
 moments=(awake awake asleep call reduce copy commit leave stop everyone
          orders create)
 works=(dense dense small small partial partial "partial sparse" sparse)
-algorithms=("" recursive_doubling ring rabenseifner binomial linear_pipeline
-            double_tree pairwise)
+algorithms=("" $(sed -n 's/.*X(allreduce_\(.*\)).*/\1/p' "$root"/lib/coll/dense/algorithms.h))
 settings=(A=A A=A A=A A=A BATON_SHM=0 BATON_CMA=0 BATON_SHM_BUFFERS=0
           BATON_PROGRESS=manual)
 delays=(0 50 300 3000 30000)
@@ -314,7 +313,7 @@ world() {
     call\ dense* | reduce\ dense* | copy\ dense* | orders\ partial*) ;;
     call* | reduce* | copy* | orders*) moment=awake ;;
     esac
-    algorithm=${algorithms[RANDOM % 8]}
+    algorithm=${algorithms[RANDOM % ${#algorithms[@]}]}
     setting=${SOAK_SETTING:-${settings[RANDOM % ${#settings[@]}]}}
     log=$dir/log
     rm -rf "$log" "$dir"/prterun.*

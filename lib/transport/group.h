@@ -66,6 +66,11 @@ typedef struct baton__attribute {
    space for one part of each operand of a reduction. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
+/* The most ranks of a group that can shrink, and of one that it makes with
+   processes that join: a notice of a shrink, which has at most
+   BATON_NOTICE_BYTES, has a bit for each rank. */
+enum { BATON__SHRINK_RANKS = 8 * 248 };
+
 /* The fields that each step accesses come first. The fields that progress alone
    uses are in the baton__member_t that embeds the group; see
    progress/state/member.h. */

@@ -1340,21 +1340,6 @@ baton_status_t baton_engine_arm(baton_engine_t *engine, int *fd_out)
 
 /* ---- opening and closing ----------------------------------------------- */
 
-static baton_status_t choose_mode(const baton_engine_options_t *options,
-                                  bool *threaded)
-{
-    bool by_default = options->progress == BATON_PROGRESS_DEFAULT;
-    *threaded = by_default ? baton__config_number(BATON__CONFIG_PROGRESS) == 0
-                           : options->progress == BATON_PROGRESS_THREAD;
-    if (by_default || *threaded || options->progress == BATON_PROGRESS_MANUAL) {
-        return BATON_OK;
-    }
-    return baton__error(BATON_ERR_INVALID,
-                        "engine options: progress is %d, must be "
-                        "BATON_PROGRESS_THREAD or another of engine.h",
-                        (int)options->progress);
-}
-
 static bool has_one_processor(void)
 {
     cpu_set_t set;
@@ -1381,15 +1366,47 @@ static void init_stepper(baton__stepper_t *stepper)
     stepper->slice_bytes = BATON__SLICE_BYTES;
 }
 
-static baton_status_t
-progress_engine_read_options(const baton_engine_options_t *given,
-                             baton_engine_options_t *out)
+/* Reads all settings of an engine: its options, and the variables, of which
+   some are defaults of options. */
+static baton_status_t read_settings(baton_engine_t *engine,
+                                    const baton_engine_options_t *given,
+                                    const char **placement_out)
 {
     static const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
+    baton_engine_options_t of;
     baton_status_t status =
-        baton__options_read(out, sizeof *out, given != NULL ? given : &defaults,
+        baton__options_read(&of, sizeof of, given != NULL ? given : &defaults,
                             "engine options", "BATON_ENGINE_OPTIONS");
-    return status == BATON_OK ? baton__config_check() : status;
+    status = status == BATON_OK ? baton__config_check() : status;
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (of.progress == BATON_PROGRESS_DEFAULT) {
+        of.progress = baton__config_number(BATON__CONFIG_PROGRESS) == 0
+                          ? BATON_PROGRESS_THREAD
+                          : BATON_PROGRESS_MANUAL;
+    }
+    engine->threaded = of.progress == BATON_PROGRESS_THREAD;
+    *placement_out = of.placement != NULL
+                         ? of.placement
+                         : baton__config_text(BATON__CONFIG_PLACEMENT);
+    engine->stepper.stall_ms =
+        of.stall_ms != 0
+            ? of.stall_ms
+            : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
+    baton__idle_init(&engine->idle,
+                     has_one_processor()
+                         ? 0
+                         : (uint32_t)baton__config_number(BATON__CONFIG_SPIN),
+                     (uint64_t)baton__config_number(BATON__CONFIG_YIELD_US) *
+                         1000);
+    if (engine->threaded || of.progress == BATON_PROGRESS_MANUAL) {
+        return BATON_OK;
+    }
+    return baton__error(BATON_ERR_INVALID,
+                        "engine options: progress is %d, must be "
+                        "BATON_PROGRESS_THREAD or another of engine.h",
+                        (int)of.progress);
 }
 
 baton_status_t baton__engine_open(const baton_engine_options_t *given,
@@ -1400,34 +1417,19 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
         !baton__process_is_own("baton_engine_open")) {
         return baton__error_status();
     }
-    baton_engine_options_t options;
-    bool threaded = false;
-    baton_status_t status = progress_engine_read_options(given, &options);
-    if (status == BATON_OK) {
-        status = choose_mode(&options, &threaded);
-    }
-    if (status != BATON_OK) {
-        return status;
-    }
     baton_engine_t *engine = baton__alloc(1, sizeof *engine);
     if (engine == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for an engine");
     }
     engine->driver = &baton__real_driver;
     engine->verification = verification;
-    engine->threaded = threaded;
     init_stepper(&engine->stepper);
-    engine->stepper.stall_ms =
-        options.stall_ms != 0
-            ? options.stall_ms
-            : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
-    baton__idle_init(&engine->idle, has_one_processor());
-    status = baton__event_loop_open(&engine->event_loop);
-    if (status == BATON_OK && threaded) {
-        const char *placement =
-            options.placement != NULL
-                ? options.placement
-                : baton__config_text(BATON__CONFIG_PLACEMENT);
+    const char *placement;
+    baton_status_t status = read_settings(engine, given, &placement);
+    if (status == BATON_OK) {
+        status = baton__event_loop_open(&engine->event_loop);
+    }
+    if (status == BATON_OK && engine->threaded) {
         status = start_thread(engine, placement);
         if (status == BATON_OK) {
             uint64_t wake_ns = measure_wake(engine);

@@ -2,8 +2,6 @@
    from. */
 #include "progress/driving/idle.h"
 
-#include "base/config.h"
-
 #include <sched.h>
 
 enum {
@@ -34,12 +32,10 @@ enum {
     SLEEP_PARTS = 8 /* a sleep is the time waited, divided by this */
 };
 
-void baton__idle_init(baton__idle_t *idle, bool alone)
+void baton__idle_init(baton__idle_t *idle, uint32_t spins, uint64_t yield_ns)
 {
-    int64_t spins = baton__config_number(BATON__CONFIG_SPIN);
-    int64_t yield_us = baton__config_number(BATON__CONFIG_YIELD_US);
-    *idle = (baton__idle_t){.spins = alone ? 0 : (uint32_t)spins,
-                            .yield_ns = (uint64_t)yield_us * 1000,
+    *idle = (baton__idle_t){.spins = spins,
+                            .yield_ns = yield_ns,
                             .share_ns = WAKES * NOMINAL_WAKE_NS};
 }
 

@@ -81,9 +81,9 @@ typedef enum baton__pause {
     BATON__PAUSE_SLEEP
 } baton__pause_t;
 
-/* Reads the limits from the configuration. `alone`: the process has only one
-   processor, so that spinning keeps others from running. */
-void baton__idle_init(baton__idle_t *idle, bool alone);
+/* Begins with these limits. `spins` must be 0 if the process has only one
+   processor: then spinning would keep others from running. */
+void baton__idle_init(baton__idle_t *idle, uint32_t spins, uint64_t yield_ns);
 
 /* Sets the measured time of a wake-up. */
 void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns);

@@ -11,10 +11,9 @@
 #include <string.h>
 
 enum {
-    VIEW_BYTES = 248,
-    MOST_RANKS = 8 * VIEW_BYTES,
+    VIEW_BYTES = BATON__SHRINK_RANKS / 8,
     /* The index of the first bit for ended ranks; see view_t. */
-    ENDS_FROM = MOST_RANKS / 2
+    ENDS_FROM = BATON__SHRINK_RANKS / 2
 };
 /* How long a rank waits for a report, by the process's host or by the end of a
    connection, that a lost process has ended; a quarter of BATON_PEER_TIMEOUT_MS
@@ -77,7 +76,7 @@ static void set_bit(view_t *view, int rank)
 static uint32_t progress_shrink_count_bits(const view_t *view)
 {
     uint32_t count = 0;
-    for (int i = 0; i < MOST_RANKS; i++) {
+    for (int i = 0; i < BATON__SHRINK_RANKS; i++) {
         count += is_lost(view, i);
     }
     return count;
@@ -225,11 +224,11 @@ static void stop_asking(baton_group_t *group, baton__shrinking_t state)
 static baton_status_t progress_shrink_make(baton_group_t *group)
 {
     size_t size = (size_t)group->size;
-    if (size > MOST_RANKS) {
+    if (size > BATON__SHRINK_RANKS) {
         return baton__error(BATON_ERR_LIMIT,
                             "shrink on rank %d of %zu: a group of more than %d "
                             "ranks can't shrink",
-                            group->rank, size, MOST_RANKS);
+                            group->rank, size, BATON__SHRINK_RANKS);
     }
     shrink_t *shrink =
         baton__alloc(1, sizeof *shrink + size * sizeof(exchange_t));

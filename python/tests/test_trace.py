@@ -25,6 +25,8 @@ def test_layout():
         if dtype.fields:
             assert [dtype.fields[of][1] for of in dtype.names] == [
                 field.offset for _, field in struct.fields]
+    for value, name in ffi.typeof("baton_trace_what_t").elements.items():
+        assert name == "BATON_TRACE_NONE" or getattr(files, name[len("BATON_TRACE_"):]) == value
 
 
 def record(time, what, **fields):

@@ -5,6 +5,7 @@
 #include "cuda/gpu_cluster.h"
 
 #include <baton/coll.h>
+#include <baton/tuning.h>
 #include <semaphore.h>
 
 enum { COUNT = 100003, BYTES = COUNT * sizeof(float), EPOCHS = 4 };
@@ -272,15 +273,15 @@ static void run_allreduce(const gpu_cluster_t *gpu, const char *algorithm,
 
 TEST(test_allreduces)
 {
-    static const char *const algorithms[] = {
-        "ring",      "linear_pipeline",    "double_tree", "rabenseifner",
-        "circulant", "recursive_doubling", "binomial"};
+    baton_algorithm_t algorithm;
     static const size_t counts[] = {0, 1, 1000, COUNT};
     for (int size = 1; size <= GPU_RANKS; size++) {
         gpu_cluster_t gpu = gpu_cluster_open(size);
-        for (size_t a = 0; a < sizeof algorithms / sizeof *algorithms; a++) {
-            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
-                run_allreduce(&gpu, algorithms[a], counts[c]);
+        for (size_t a = 0; baton_algorithm_get(a, &algorithm); a++) {
+            bool sums = algorithm.collective == BATON_COLLECTIVE_ALLREDUCE;
+            for (size_t c = 0; sums && c < sizeof counts / sizeof *counts;
+                 c++) {
+                run_allreduce(&gpu, algorithm.name, counts[c]);
             }
         }
         gpu_cluster_close(&gpu);

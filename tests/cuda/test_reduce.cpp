@@ -3,6 +3,7 @@
    kernels. In gpu_reduce a GPU does. */
 #include "cuda/kernels.h"
 
+#include <algorithm>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,24 +17,22 @@ extern "C" {
 #include "cuda/on_gpu.h"
 #endif
 
-static_assert((int)BATON__CUDA_SUM == BATON__OP_SUM &&
-                  (int)BATON__CUDA_PROD == BATON__OP_PROD &&
-                  (int)BATON__CUDA_MIN == BATON__OP_MIN &&
-                  (int)BATON__CUDA_MAX == BATON__OP_MAX &&
-                  (int)BATON__CUDA_BAND == BATON__OP_BAND &&
-                  (int)BATON__CUDA_BOR == BATON__OP_BOR &&
-                  (int)BATON__CUDA_BXOR == BATON__OP_BXOR,
-              "the same order");
+/* The kind of each operation of which there are kernels; reduce_cases.h says
+   why an average has this one. */
+enum { BATON__OP_AVG = BATON__OP_COUNT };
+#define KIND(NAME) BATON__OP_##NAME,
+static const int kinds[] = {BATON__CUDA_OP_LIST(KIND)};
 
 static baton__cuda_op_t op_of(baton__op_kind_t kind)
 {
-    return kind == BATON__OP_COUNT ? BATON__CUDA_AVG : (baton__cuda_op_t)kind;
+    return (baton__cuda_op_t)(std::find(kinds, kinds + BATON__CUDA_OPS, kind) -
+                              kinds);
 }
 
 static bool has(baton__op_kind_t kind, baton_dtype_t dtype)
 {
-    bool is_here = kind == BATON__OP_COUNT || (int)kind < BATON__CUDA_AVG;
-    return is_here && baton__cuda_reduces(op_of(kind), dtype);
+    return op_of(kind) != BATON__CUDA_OPS &&
+           baton__cuda_reduces(op_of(kind), dtype);
 }
 
 /* Uses few blocks, in which each thread has several vectors, and many blocks by

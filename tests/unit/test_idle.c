@@ -8,7 +8,7 @@
 static baton__idle_t crowded(void)
 {
     baton__idle_t idle;
-    baton__idle_init(&idle, false);
+    baton__idle_init(&idle, 32, 1000000);
     baton__idle_share(&idle);
     idle.shared_ns = idle.share_ns;
     return idle;

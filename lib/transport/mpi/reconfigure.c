@@ -29,12 +29,9 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    /* How long the leader, and a process that joins, wait between two looks at
-       the store. */
-    PAUSE_NS = 2000000,
-    MOST_RANKS = 1984 /* baton_group_shrink has the same limit */
-};
+/* How long the leader, and a process that joins, wait between two looks at the
+   store. */
+enum { PAUSE_NS = 2000000 };
 
 /* The call by which the leader, the lowest rank that lives, asks processes to
    join a new group. The call lies in the store. The leader passes it on to the
@@ -50,7 +47,7 @@ typedef struct call {
     /* By rank of the new group: who has the place. 0: nobody, the place is
        free. 1 + a rank of the old group: that rank. A larger number: the
        process that joins and has this number. */
-    int64_t places[MOST_RANKS];
+    int64_t places[BATON__SHRINK_RANKS];
 } call_t;
 
 /* The request that a process puts into the store to join. */
@@ -237,13 +234,13 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
         return status;
     }
     const int count = baton_group_size(self.living);
-    status = size >= count && size <= MOST_RANKS
+    status = size >= count && size <= BATON__SHRINK_RANKS
                  ? pass_call_on(&self)
                  : baton__error(
                        BATON_ERR_INVALID,
                        "%s: size is %d, and %d ranks live; allowed: %d to %d "
                        "(for a smaller group see baton_group_create_sub)",
-                       __func__, size, count, count, MOST_RANKS);
+                       __func__, size, count, count, BATON__SHRINK_RANKS);
     if (status == BATON_OK) {
         status = call_make_group(&self.use, old->engine, &self.call,
                                  old->rank + 1, out);
@@ -267,8 +264,8 @@ static baton_status_t find_call(const baton__store_use_t *use, int64_t own,
     if (status != BATON_OK) {
         return status;
     }
-    if (stored < call_bytes(0) || call->size < 1 || call->size > MOST_RANKS ||
-        stored != call_bytes(call->size)) {
+    if (stored < call_bytes(0) || call->size < 1 ||
+        call->size > BATON__SHRINK_RANKS || stored != call_bytes(call->size)) {
         return baton__error(BATON_ERR_MISMATCH,
                             "%s: %s.call is not a call of this version of "
                             "Baton: have all ranks load one libbaton",
