@@ -71,11 +71,8 @@ int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* the number of ranks, P */
 
 /* Destroy the group's schedules first: BATON_ERR_BUSY names one that is left.
-   Collective for groups over MPI and of a store: blocks for at most
-   BATON_DESTROY_MS, until all ranks have called it. In an engine with a
-   progress thread only the destroy of the last group blocks, until all ranks
-   have destroyed all that this rank has destroyed, so ranks may destroy groups
-   in any order. Without the thread all ranks destroy them in one order. */
+   Collective for groups over MPI and of a store, in any order; an engine's last
+   destroy waits for the other ranks, for at most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks call it,

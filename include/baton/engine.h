@@ -31,6 +31,8 @@ typedef enum baton_progress {
     /* As the variable BATON_PROGRESS says: `thread` unless it is set. */
     BATON_PROGRESS_DEFAULT,
     BATON_PROGRESS_THREAD,
+    /* Messages move only inside of calls. So every destroy of a group waits for
+       the other ranks, which destroy their groups in one order. */
     BATON_PROGRESS_MANUAL
 } baton_progress_t;
 

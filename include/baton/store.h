@@ -119,9 +119,9 @@ BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
    if more than `size` ranks live (use baton_group_create_sub).
    BATON_ERR_MISMATCH: another `size` on another rank. BATON_ERR_TRANSPORT: a
    rank has been lost during the call, or see baton_group_shrink. A process that
-   is lost while the new group is being made is waited for up to
-   BATON_PEER_TIMEOUT_MS. Other errors as of baton_group_create_store, which
-   makes the new group. */
+   is lost while the new group is being made is named at once on its host;
+   others wait for it for up to BATON_PEER_TIMEOUT_MS. Other errors as of
+   baton_group_create_store, which makes the new group. */
 BATON_CHECKED baton_status_t baton_group_reconfigure(baton_group_t *old,
                                                      const baton_store_t *store,
                                                      int size, const char *name,

@@ -36,9 +36,10 @@ bool baton__recovery_asks(const baton__stepper_t *stepper);
 
 /* Begins to destroy the group, which has no schedules any more. The ranks say
    farewell: they tell each other that they destroy the group. The group is
-   PARTING until all ranks have said so, or until this rank leaves alone. A
-   group that shares its root's endpoint parts in the background: it is dormant
-   while it waits for other ranks. */
+   PARTING until all ranks have said so, and a root's endpoint has left
+   (baton_transport_t, leave), or until this rank leaves alone. A group that
+   shares its root's endpoint, or is unattended, parts in the background: it is
+   dormant while it waits for other ranks. */
 void baton__recovery_part(baton_group_t *group);
 
 /* Makes steps look at a dormant group again, because an event may have given it

@@ -101,8 +101,8 @@ typedef struct baton__stepper {
     /* An epoch that makes no progress for this long has stalled. */
     uint32_t stall_ms;
     uint64_t looked_ns; /* the time at which the watchdog last looked */
-    /* Closes the groups that part UNATTENDED, as soon as they have parted; NULL
-       if there are none. */
+    /* Closes the groups that are `unattended`, as soon as they have parted;
+       NULL if there are none. */
     void (*reap)(struct baton__stepper *stepper);
 } baton__stepper_t;
 

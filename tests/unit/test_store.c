@@ -1175,6 +1175,46 @@ TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
+/* A rank of the old group, or the process that joins, is killed when it has its
+   place in the new group, and has not met the others there. */
+static baton_status_t put_request_or_die(void *context, const char *key,
+                                         const void *value, size_t bytes)
+{
+    if (strstr(key, ".join") == NULL) {
+        (void)raise(SIGKILL);
+    }
+    return put_inner(context, key, value, bytes);
+}
+
+PROGRAM(die_in_place)
+{
+    baton_group_t *old = NULL;
+    baton_group_t *group = NULL;
+    char text[32];
+    const baton_store_t mortal = {.context = (void *)store,
+                                  .put = rank == dying ? put_request_or_die
+                                                       : put_inner,
+                                  .get = get_inner};
+    if (rank < 2) {
+        old = make_group(engine, store, rank, 2, "old");
+    }
+    CHECK((old != NULL ? baton_group_reconfigure(old, &mortal, size, "place",
+                                                 60000, &group)
+                       : baton_group_join(engine, &mortal, "place", 60000,
+                                          &group)) == BATON_ERR_TRANSPORT);
+    (void)snprintf(text, sizeof text, "rank %d (process ", dying);
+    CHECK_SAYS(text);
+    CHECK_SAYS("is gone: its process has ended");
+    CHECK_OK(baton_group_destroy(old));
+}
+
+TEST_BETWEEN(test_store_ranks_die_in_a_new_place, make_folder, remove_folder)
+{
+    for (dying = 1; dying < 3; dying++) {
+        run_ranks(die_in_place, 3, dying);
+    }
+}
+
 /* Overwrites the first call at once, as does the leader of an earlier attempt
    that was stopped and continues. */
 static baton_status_t put_and_overwrite(void *context, const char *key,

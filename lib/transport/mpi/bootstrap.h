@@ -11,6 +11,13 @@
 
 #include <baton/baton.h>
 
+/* A process, as others of its host can look for it. No field is negative; all
+   are 0 if it is unknown. */
+typedef struct baton__being {
+    int64_t host, pids; /* as in baton__location_t, without the highest bit */
+    int64_t process;
+} baton__being_t;
+
 typedef struct baton__bootstrap {
     const char *function; /* the public function that makes the group */
     int rank, size;
@@ -22,6 +29,9 @@ typedef struct baton__bootstrap {
        rank; other ranks may still be making it then. The wire is opened only if
        some ranks of the group share no memory. */
     bool is_store;
+    /* By rank, the processes, if they are known before the first exchange; or
+       NULL. */
+    const baton__being_t *known;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns
        NULL, with this thread's error, if there is no memory. `release` frees

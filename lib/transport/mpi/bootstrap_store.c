@@ -504,6 +504,7 @@ baton_status_t baton__store_meet(
                    .size = size,
                    .first_ms = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms + 1,
                    .is_store = true,
+                   .known = use->known,
                    .allocate = store_allocate,
                    .release = store_release,
                    .gather = store_gather,
@@ -554,7 +555,8 @@ baton_status_t baton_group_create_store(baton_engine_t *engine,
                                         int size, const char *name,
                                         int timeout_ms, baton_group_t **out)
 {
-    const baton__store_use_t use = {"baton_group_create_store", store, name};
+    const baton__store_use_t use = {"baton_group_create_store", store, name,
+                                    NULL};
     baton_status_t status = baton__store_check(&use);
     if (status == BATON_OK && (size < 1 || rank < 0 || rank >= size)) {
         status = baton__error(BATON_ERR_INVALID,

@@ -16,6 +16,7 @@
    which they add nothing. It repeats these all-reduces while it waits, so that
    the death of a living rank is noticed. */
 #include "transport/mpi/bootstrap_store.h"
+#include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -28,15 +29,26 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* How long the leader, and a process that joins, wait between two looks at the
    store. */
 enum { PAUSE_NS = 2000000 };
 
+/* A place of the new group. */
+typedef struct place {
+    /* 0: the place is free. 1 + a rank of the old group: it has that rank. Any
+       larger number is that of a process that joins. */
+    int64_t owner;
+    /* By this the others notice that the process at this place has ended before
+       it has met them. */
+    baton__being_t being;
+} place_t;
+
 /* The call by which the leader, the lowest rank that lives, asks processes to
    join a new group. The call lies in the store. The leader passes it on to the
-   other ranks of the old group by an all-reduce (maximum), in which they give
-   zeros; so no field may be negative. */
+   other ranks of the old group by an all-reduce (maximum), in which each of
+   them gives its own place, and else zeros; so no field may be negative. */
 typedef struct call {
     int64_t number; /* a random number that identifies this call */
     int64_t size;   /* number of ranks of the new group */
@@ -44,10 +56,7 @@ typedef struct call {
     int64_t free;
     /* why the leader has given up: minus the status; 0: it has not */
     int64_t error;
-    /* By rank of the new group: who has the place. 0: nobody, the place is
-       free. 1 + a rank of the old group: that rank. A larger number: the
-       process that joins and has this number. */
-    int64_t places[BATON__SHRINK_RANKS];
+    place_t places[BATON__SHRINK_RANKS]; /* by rank of the new group */
 } call_t;
 
 /* The request that a process puts into the store to join. */
@@ -55,11 +64,20 @@ typedef struct request {
     /* process: the random number of the process. call: the number of the call
        that the process answers. */
     int64_t process, call;
+    baton__being_t being;
 } request_t;
 
 static size_t call_bytes(int64_t size)
 {
-    return offsetof(call_t, places) + (size_t)size * sizeof(int64_t);
+    return offsetof(call_t, places) + (size_t)size * sizeof(place_t);
+}
+
+static baton__being_t own_being(void)
+{
+    const baton__location_t *location = baton__meeting_location();
+    return (baton__being_t){.host = (int64_t)(location->host & INT64_MAX),
+                            .pids = (int64_t)(location->pids & INT64_MAX),
+                            .process = getpid()};
 }
 
 static int64_t random_number(void)
@@ -84,22 +102,27 @@ static baton_status_t call_make_group(const baton__store_use_t *use,
     const int ms = (int)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
     const int size = (int)call->size;
     char name[140];
-    const baton__store_use_t made = {use->function, use->store, name};
     int *origins = baton__alloc((size_t)size, sizeof *origins);
+    baton__being_t *beings = baton__alloc((size_t)size, sizeof *beings);
+    const baton__store_use_t made = {use->function, use->store, name, beings};
     int rank = 0;
-    if (origins == NULL) {
+    if (origins == NULL || beings == NULL) {
+        baton__free(origins);
+        baton__free(beings);
         return baton__error(BATON_ERR_NO_MEMORY, "%s: no memory for a group",
                             use->function);
     }
     for (int i = 0; i < size; i++) {
-        const int64_t place = call->places[i];
-        origins[i] = place <= INT32_MAX ? (int)place - 1 : -1;
-        rank = place == own ? i : rank;
+        const int64_t owner = call->places[i].owner;
+        origins[i] = owner <= INT32_MAX ? (int)owner - 1 : -1;
+        beings[i] = call->places[i].being;
+        rank = owner == own ? i : rank;
     }
     (void)snprintf(name, sizeof name, "%s.%016llx", use->name,
                    (unsigned long long)call->number);
     baton_status_t status = baton__store_create_group(&made, engine, rank, size,
                                                       ms > 0 ? ms : -1, out);
+    baton__free(beings);
     if (status != BATON_OK) {
         baton__free(origins);
         return status;
@@ -118,25 +141,24 @@ typedef struct caller {
     call_t call;
 } caller_t;
 
-/* Begins the call: the living ranks get their old numbers as their places, and
-   the other places are free. If the new group is smaller, the living ranks
-   whose old numbers it does not have come last, and get the first free
-   places. */
-static void begin_call(caller_t *self)
+/* Gives the living ranks their places, which are their old numbers. If the new
+   group is smaller, the living ranks whose old numbers it does not have come
+   last, and get the first places that are left. */
+static void place_living(caller_t *self)
 {
     call_t *call = &self->call;
     const int count = baton_group_size(self->living);
     for (int i = 0; i < count; i++) {
         const int old = baton_group_origin(self->living, i);
         int at = old < self->size ? old : 0;
-        while (call->places[at] != 0) {
+        while (call->places[at].owner != 0) {
             at++;
         }
-        call->places[at] = old + 1;
+        call->places[at].owner = old + 1;
+        if (i == baton_group_rank(self->living)) {
+            call->places[at].being = own_being();
+        }
     }
-    call->size = self->size;
-    call->free = self->size - count;
-    call->number = random_number();
 }
 
 /* Looks once for a request, and gives its process the first free place, unless
@@ -149,7 +171,10 @@ static baton_status_t call_lead(caller_t *self)
     bool changed = call->number == 0;
     baton_status_t status = BATON_AGAIN;
     if (changed) {
-        begin_call(self);
+        place_living(self);
+        call->size = self->size;
+        call->free = self->size - baton_group_size(self->living);
+        call->number = random_number();
     } else {
         status = baton__store_get(&self->use, "join", &request, sizeof request,
                                   &stored);
@@ -163,12 +188,13 @@ static baton_status_t call_lead(caller_t *self)
         changed = true;
     } else if (found) {
         int at = 0;
-        while (call->places[at] != 0 && call->places[at] != request.process) {
+        while (call->places[at].owner != 0 &&
+               call->places[at].owner != request.process) {
             at++;
         }
-        changed = call->places[at] == 0;
+        changed = call->places[at].owner == 0;
         call->free -= changed;
-        call->places[at] = request.process;
+        call->places[at] = (place_t){request.process, request.being};
     }
     if (changed) {
         return baton__store_put(&self->use, "call", call,
@@ -191,8 +217,12 @@ static baton_status_t pass_call_on(caller_t *self)
     baton_status_t status = BATON_OK;
     while (status == BATON_OK && call->error == 0 &&
            (call->number == 0 || call->free > 0)) {
-        memset(call, 0, leads ? 0 : bytes);
-        own = leads ? call_lead(self) : BATON_OK;
+        if (leads) {
+            own = call_lead(self);
+        } else {
+            memset(call, 0, bytes);
+            place_living(self);
+        }
         call->error = -own;
         status =
             baton_allreduce_now(self->living, NULL, call,
@@ -215,7 +245,7 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
                                        const char *name, int timeout_ms,
                                        baton_group_t **out)
 {
-    caller_t self = {.use = {__func__, store, name},
+    caller_t self = {.use = {__func__, store, name, NULL},
                      .size = size,
                      .until_ns = baton__deadline(timeout_ms)};
     baton_status_t status = baton__store_check(&self.use);
@@ -271,13 +301,13 @@ static baton_status_t find_call(const baton__store_use_t *use, int64_t own,
                             "Baton: have all ranks load one libbaton",
                             use->function, use->name);
     }
-    while (at < call->size && call->places[at] != own) {
+    while (at < call->size && call->places[at].owner != own) {
         at++;
     }
     if (at < call->size || call->free == 0) {
         return at < call->size && call->free == 0 ? BATON_OK : BATON_AGAIN;
     }
-    const request_t request = {own, call->number};
+    const request_t request = {own, call->number, own_being()};
     status = baton__store_put(use, "join", &request, sizeof request);
     return status == BATON_OK ? BATON_AGAIN : status;
 }
@@ -286,7 +316,7 @@ baton_status_t baton_group_join(baton_engine_t *engine,
                                 const baton_store_t *store, const char *name,
                                 int timeout_ms, baton_group_t **out)
 {
-    const baton__store_use_t use = {__func__, store, name};
+    const baton__store_use_t use = {__func__, store, name, NULL};
     const uint64_t until_ns = baton__deadline(timeout_ms);
     const int64_t own = random_number();
     call_t call;
