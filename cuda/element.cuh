@@ -17,13 +17,22 @@
 namespace baton_element
 {
 
-/* 16-bit floats. They are only stored; arithmetic converts them to f32. */
-struct f16 {
+/* f16 and bf16. They are only stored; arithmetic converts them to f32. */
+template <baton_dtype_t D> struct half_of {
+    static constexpr baton_dtype_t dtype = D;
     uint16_t bits;
 };
-struct bf16 {
-    uint16_t bits;
-};
+typedef half_of<BATON_F16> f16;
+typedef half_of<BATON_BF16> bf16;
+
+/* The C++ type of the elements of a float dtype. */
+template <baton_dtype_t> struct value_of;
+#define BATON__VALUE(NAME, name, bytes, type, digits)                          \
+    template <> struct value_of<BATON_##NAME> {                                \
+        typedef std::conditional_t<bytes == 2, half_of<BATON_##NAME>, type> t; \
+    };
+BATON_FLOAT_LIST(BATON__VALUE)
+template <baton_dtype_t D> using value = typename value_of<D>::t;
 
 #define BATON_ELEMENT static __host__ __device__ __forceinline__
 
@@ -119,9 +128,7 @@ BATON_ELEMENT bf16 narrow(float value, bf16)
 
 /* ---- the least and the largest ----------------------------------------- */
 
-template <typename T>
-constexpr bool is_half =
-    std::is_same<T, f16>::value || std::is_same<T, bf16>::value;
+template <typename T> constexpr bool is_half = std::is_class<T>::value;
 
 /* Returns the bits as an integer that has the order of the values, with -0
    before +0. The function is its own inverse. */
@@ -134,9 +141,10 @@ BATON_ELEMENT int16_t half_key(uint16_t bits)
 template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
 {
     if constexpr (is_half<T>) {
-        constexpr bool wide = std::is_same<T, bf16>::value;
-        constexpr uint16_t infinity = wide ? 0x7f80 : 0x7c00;
-        constexpr uint16_t nan = wide ? 0x7fc0 : 0x7e00;
+        typedef baton_cuda::element<T::dtype> format;
+        constexpr uint16_t infinity = (2 * format::bias + 1)
+                                      << format::fraction;
+        constexpr uint16_t nan = infinity | 1 << (format::fraction - 1);
         int16_t a_key = half_key(a.bits), b_key = half_key(b.bits);
         bool take_a = LEAST ? a_key < b_key : a_key > b_key;
         uint16_t a_size = a.bits & 0x7fffu, b_size = b.bits & 0x7fffu;
@@ -231,13 +239,5 @@ template <typename T> BATON_ELEMENT T scaled(T value, double factor)
         return product_of(value, factor);
     }
 }
-
-/* The C++ type of the elements of a dtype. It has only the dtypes whose
-   elements can be selected. */
-template <baton_dtype_t D>
-using value = std::conditional_t<
-    D == BATON_F16, f16,
-    std::conditional_t<D == BATON_BF16, bf16,
-                       std::conditional_t<D == BATON_F32, float, double>>>;
 
 } // namespace baton_element

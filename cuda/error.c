@@ -18,8 +18,8 @@ static const cudaError_t sticky[] = {
     cudaErrorNvlinkUncorrectable,
 };
 
-/* Returns advice for the user if CUDA's own text does not suffice, else an
-   empty text. */
+/* Returns advice for the user, to be appended to CUDA's own text if that does
+   not suffice; otherwise an empty text. */
 static const char *advice(cudaError_t error)
 {
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {

@@ -85,8 +85,8 @@ static baton_status_t retain_context(baton__gpu_t *gpu)
                              "cuDevicePrimaryCtxRetain");
 }
 
-/* Checks that a stream can wait for a 64-bit word in memory, as wait_on
-   requires. */
+/* Checks that a stream can wait for a 64-bit word in memory, as
+   baton_schedule_wait_on requires. */
 static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
 {
     int can = 0;

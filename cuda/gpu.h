@@ -69,8 +69,9 @@ typedef struct baton__gpu {
     CUcontext context; /* the primary context; NULL: not retained */
     char name[300];    /* "cuda:0 NVIDIA H100" */
     baton__driver_t driver;
-    /* The number of blocks of a reduction kernel that can run on the GPU at a
-       time: the least number over all reduction kernels. */
+    /* The number of blocks of a reduction kernel that can run on the GPU at the
+       same time. It differs between kernels; this is the least of their
+       numbers. */
     unsigned blocks;
 
     cudaStream_t streams[BATON_DEVICE_STREAMS];

@@ -16,25 +16,23 @@
 extern "C" {
 #endif
 
-/* In the order of BATON_OP_LIST (baton/build.h), as far as there are kernels;
-   AVG, which is not in that list, comes last. tests/cuda/test_reduce.cpp relies
-   on the order. */
+/* The reductions of which there are kernels, in the order of BATON_OP_LIST
+   (baton/build.h); AVG, which is not in that list, comes last.
+   tests/cuda/test_reduce.cpp relies on the order. */
+#define BATON__CUDA_OP_LIST(X)                                                 \
+    X(SUM) X(PROD) X(MIN) X(MAX) X(BAND) X(BOR) X(BXOR) X(AVG)
+
 typedef enum baton__cuda_op {
-    BATON__CUDA_SUM,
-    BATON__CUDA_PROD,
-    BATON__CUDA_MIN,
-    BATON__CUDA_MAX,
-    BATON__CUDA_BAND,
-    BATON__CUDA_BOR,
-    BATON__CUDA_BXOR,
-    BATON__CUDA_AVG,
-    BATON__CUDA_OPS
+#define BATON__CUDA_OP(NAME) BATON__CUDA_##NAME,
+    BATON__CUDA_OP_LIST(BATON__CUDA_OP)
+#undef BATON__CUDA_OP
+        BATON__CUDA_OPS
 } baton__cuda_op_t;
 
 /* Load all kernels for the current device. `blocks_out` gets the number of
-   blocks of a reduction kernel that run on a multiprocessor at a time: the
-   least number over all of these kernels. cudaErrorNoKernelImageForDevice means
-   that the device is too old. */
+   blocks of a reduction kernel that can run on a multiprocessor at the same
+   time. It differs between kernels; this is the least of their numbers.
+   cudaErrorNoKernelImageForDevice means that the device is too old. */
 cudaError_t baton__cuda_reduce_load(unsigned *blocks_out);
 cudaError_t baton__cuda_select_load(void);
 cudaError_t baton__cuda_entries_load(void);
@@ -51,13 +49,13 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                size_t count, double ranks, unsigned blocks);
 
 /* These three functions are those of the same names in the device port
-   (baton/device.h). A selection reads the vector once if the sampled threshold
-   holds (method SAMPLED: two or three times). If the threshold does not hold,
-   or more elements are tied than the scratch memory has capacity for, the
-   selection reads the vector four (f16, bf16), five (f32) or eight (f64) times
-   more. `scratch` has about 16 bytes for each 4 KiB of the vector, and 8 bytes
-   (f64: 12) for each candidate. The number of candidates is 2k plus the margin
-   of error of the sample. */
+   (baton/device.h). A selection first estimates a threshold from a sample. It
+   reads the vector once if at least k elements reach this threshold (method
+   SAMPLED: two or three times). If fewer do, or more elements are tied than the
+   scratch memory has capacity for, the selection reads the vector four (f16,
+   bf16), five (f32) or eight (f64) times more. `scratch` has about 16 bytes for
+   each 4 KiB of the vector, and 8 bytes (f64: 12) for each candidate. The
+   number of candidates is 2k plus the margin of error of the sample. */
 size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k);
 cudaError_t baton__cuda_select(cudaStream_t stream,
                                const baton_device_selection_t *selection);

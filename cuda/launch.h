@@ -19,9 +19,9 @@ template <class type> struct exactly {
 };
 
 /* Launches a kernel. The arguments are converted to the types of the kernel's
-   parameters. Unlike <<<>>> this returns the error, as other calls do: a failed
-   launch is not only seen in the thread's last error, which may be that of an
-   earlier call. */
+   parameters. Unlike <<<>>> this returns the error of a failed launch, as other
+   calls do. After <<<>>> there would only be the thread's last error, which may
+   be that of an earlier call. */
 template <class... parameters>
 cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                    unsigned threads, cudaStream_t stream,
@@ -53,23 +53,28 @@ template <class... kernels> cudaError_t load(kernels... all)
 
 /* Calls `visit` with the element type `dtype` as a constant of the compiler's,
    so that `visit` can launch the instance of a kernel template for this type.
-   Returns the result of `visit`. `dtype` must be f16, bf16, f32 or f64. */
+   Returns the result of `visit`. `dtype` must be a float type. */
 template <baton_dtype_t D>
 using constant = std::integral_constant<baton_dtype_t, D>;
 
 template <class function>
 cudaError_t by_type(baton_dtype_t dtype, function visit)
 {
-    return dtype == BATON_F16    ? visit(constant<BATON_F16>())
-           : dtype == BATON_BF16 ? visit(constant<BATON_BF16>())
-           : dtype == BATON_F32  ? visit(constant<BATON_F32>())
-                                 : visit(constant<BATON_F64>());
+#define BATON__VISIT(NAME, ...)                                                \
+    case BATON_##NAME:                                                         \
+        return visit(constant<BATON_##NAME>());
+    switch ((int)dtype) {
+        BATON_FLOAT_LIST(BATON__VISIT)
+    default:
+        return cudaErrorInvalidValue;
+    }
 }
 
 template <class function> cudaError_t for_each_type(function visit)
 {
     cudaError_t error = cudaSuccess;
-    for (baton_dtype_t dtype : {BATON_F16, BATON_BF16, BATON_F32, BATON_F64}) {
+#define BATON__EACH(NAME, ...) BATON_##NAME,
+    for (baton_dtype_t dtype : {BATON_FLOAT_LIST(BATON__EACH)}) {
         error = error == cudaSuccess ? by_type(dtype, visit) : error;
     }
     return error;

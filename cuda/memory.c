@@ -44,7 +44,7 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
         return; /* the context is gone, and so is its memory */
     }
     /* An error here comes from earlier work, and was already reported by
-       query. */
+       baton__gpu_query. */
     (void)baton__gpu_end(gpu, "cudaFree",
                          kind == BATON_MEMORY_DEVICE ? cudaFree(memory)
                                                      : cudaFreeHost(memory));
@@ -79,8 +79,8 @@ static baton_status_t memory_compare(const baton__gpu_t *gpu,
                                      : "host memory");
 }
 
-/* Checks the first and the last byte. An array that is mapped in pieces
-   (cuMemMap) counts as one array. */
+/* Checks the kind of memory of the first and of the last byte only. So an array
+   that is mapped in several pieces (cuMemMap) passes, too. */
 baton_status_t baton__gpu_check(void *device, const void *memory, size_t bytes,
                                 baton_memory_t kind)
 {

@@ -5,15 +5,12 @@
 
 #include <baton/cuda.h>
 
-/* Returns the built-in operation that `op` is, or is a copy of. */
+/* Returns the built-in operation that `op` is, or is a copy of; BATON__CUDA_OPS
+   if `op` is no built-in operation. */
 static baton__cuda_op_t port_find(const baton_op_t *op)
 {
-    static const baton_op_t *const built_in[BATON__CUDA_OPS] = {
-        [BATON__CUDA_SUM] = BATON_SUM,   [BATON__CUDA_PROD] = BATON_PROD,
-        [BATON__CUDA_MIN] = BATON_MIN,   [BATON__CUDA_MAX] = BATON_MAX,
-        [BATON__CUDA_BAND] = BATON_BAND, [BATON__CUDA_BOR] = BATON_BOR,
-        [BATON__CUDA_BXOR] = BATON_BXOR, [BATON__CUDA_AVG] = BATON_AVG,
-    };
+#define BUILT_IN(NAME) BATON_##NAME,
+    static const baton_op_t *const built_in[] = {BATON__CUDA_OP_LIST(BUILT_IN)};
     int found = 0;
     while (found < BATON__CUDA_OPS && op->reduce != built_in[found]->reduce) {
         found++;

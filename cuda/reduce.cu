@@ -17,11 +17,10 @@
 namespace
 {
 
-using baton_element::bf16;
 using baton_element::combine;
-using baton_element::f16;
 using baton_element::load_words;
 using baton_element::store_words;
+using baton_element::value;
 
 constexpr unsigned threads = 256; /* threads of a block */
 constexpr unsigned depth = 4;     /* vectors that a thread requests at once */
@@ -156,6 +155,12 @@ struct table_t {
         entries[OP][dtype] = {reduce_vectors<OP, T>, reduce_elements<OP, T>};
     }
 
+#define ADD(NAME, name, bytes, type, ...) add<OP, type>(BATON_##NAME);
+#define ADD_FLOAT(NAME, ...)              add<OP, value<BATON_##NAME>>(BATON_##NAME);
+#define ADD_SIGNED(NAME, name, bytes, type, ...)                               \
+    add<OP, std::conditional_t<ORDERED, type, std::make_unsigned_t<type>>>(    \
+        BATON_##NAME);
+
     template <baton__cuda_op OP> void add_all()
     {
         constexpr bool ordered = OP == BATON__CUDA_MIN || OP == BATON__CUDA_MAX;
@@ -165,16 +170,12 @@ struct table_t {
 
     template <baton__cuda_op OP> void add_floats()
     {
-        add<OP, f16>(BATON_F16);
-        add<OP, bf16>(BATON_BF16);
-        add<OP, float>(BATON_F32);
-        add<OP, double>(BATON_F64);
+        BATON_FLOAT_LIST(ADD_FLOAT)
     }
 
     template <baton__cuda_op OP> void add_complex()
     {
-        add<OP, float>(BATON_C64);
-        add<OP, double>(BATON_C128);
+        BATON_COMPLEX_LIST(ADD)
     }
 
     template <baton__cuda_op OP> void add_bitwise()
@@ -185,14 +186,8 @@ struct table_t {
 
     template <baton__cuda_op OP, bool ORDERED> void add_integers()
     {
-        add<OP, uint8_t>(BATON_U8);
-        add<OP, uint16_t>(BATON_U16);
-        add<OP, uint32_t>(BATON_U32);
-        add<OP, uint64_t>(BATON_U64);
-        add<OP, std::conditional_t<ORDERED, int8_t, uint8_t>>(BATON_I8);
-        add<OP, std::conditional_t<ORDERED, int16_t, uint16_t>>(BATON_I16);
-        add<OP, std::conditional_t<ORDERED, int32_t, uint32_t>>(BATON_I32);
-        add<OP, std::conditional_t<ORDERED, int64_t, uint64_t>>(BATON_I64);
+        BATON_UNSIGNED_LIST(ADD)
+        BATON_SIGNED_LIST(ADD_SIGNED)
     }
 };
 
@@ -258,7 +253,8 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
     const kernels_t &entry = table.entries[op][dtype];
     size_t bytes = baton_dtype_size(dtype);
     /* The two parts of a complex number are reduced as separate elements. */
-    if (dtype == BATON_C64 || dtype == BATON_C128) {
+#define IS(NAME, ...) || dtype == BATON_##NAME
+    if (false BATON_COMPLEX_LIST(IS)) {
         bytes /= 2;
         count *= 2;
     }

@@ -134,8 +134,8 @@ template <baton_dtype_t D> struct row {
 };
 
 /* Selects k elements or, with RedSync's search, up to 2k, even if values are
-   tied. With REUSED an earlier threshold is tried first, and `judge` decides
-   whether the later launches do anything. */
+   tied. With REUSED an earlier threshold is tried first, and the kernel `judge`
+   decides whether the later launches have anything to do. */
 template <baton_dtype_t D>
 static cudaError_t select(cudaStream_t stream,
                           const baton_device_selection_t *s)

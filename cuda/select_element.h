@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 #define BATON__BOTH __host__ __device__ __forceinline__
@@ -23,26 +24,16 @@ namespace baton_cuda
    integer that holds any key; and the format, as the number of bits of the
    fraction and the bias of the exponent. */
 template <baton_dtype_t> struct element;
-template <> struct element<BATON_F16> {
-    typedef uint16_t bits_t;
-    typedef uint32_t key_t;
-    enum { fraction = 10, bias = 15 };
-};
-template <> struct element<BATON_BF16> {
-    typedef uint16_t bits_t;
-    typedef uint32_t key_t;
-    enum { fraction = 7, bias = 127 };
-};
-template <> struct element<BATON_F32> {
-    typedef uint32_t bits_t;
-    typedef uint32_t key_t;
-    enum { fraction = 23, bias = 127 };
-};
-template <> struct element<BATON_F64> {
-    typedef uint64_t bits_t;
-    typedef uint64_t key_t;
-    enum { fraction = 52, bias = 1023 };
-};
+#define BATON__ELEMENT(NAME, name, bytes, type, digits)                        \
+    template <> struct element<BATON_##NAME> {                                 \
+        typedef std::conditional_t<bytes == 8, uint64_t, uint32_t> key_t;      \
+        typedef std::conditional_t<bytes == 2, uint16_t, key_t> bits_t;        \
+        enum {                                                                 \
+            fraction = digits - 1,                                             \
+            bias = (1 << (8 * bytes - digits - 1)) - 1                         \
+        };                                                                     \
+    };
+BATON_FLOAT_LIST(BATON__ELEMENT)
 
 /* Returns the key of infinity. The next larger key is that of all NaNs. */
 template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t infinity_key()
@@ -147,13 +138,14 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
     if (D == BATON_F64) {
         return same_bits<double>((uint64_t)key);
     }
-    if (D == BATON_F32 || D == BATON_BF16) {
-        unsigned shift = D == BATON_BF16 ? 16 : 0;
-        return (double)same_bits<float>((uint32_t)key << shift);
-    }
-    /* The biases of the exponents of f16 and f32 differ by 112. Multiplying by
-       2^112 is also right for subnormals. */
-    return (double)(same_bits<float>((uint32_t)key << 13) * 0x1p112f);
+    /* The bias of the exponent is that of f32 or, for f16, lower by 112.
+       Multiplying by 2^112 is also right for subnormals. */
+    const unsigned shift = D == BATON_F64 ? 0 : 23 - element<D>::fraction;
+    const float value = same_bits<float>((uint32_t)key << shift);
+    return (double)(element<D>::bias == 127
+                        ? value
+                        : value * same_bits<float>((254u - element<D>::bias)
+                                                   << 23));
 }
 
 /* ---- samples ----------------------------------------------------------- */
@@ -164,8 +156,9 @@ enum {
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
-    /* The number of standard deviations by which the estimate is below the
-       expected threshold. */
+    /* The number of standard deviations (of the number of sampled elements
+       above the threshold) by which the estimated threshold is chosen too
+       low. */
     DEVIATIONS = 4
 };
 
@@ -190,8 +183,8 @@ BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
 /* Returns the i-th position of a sample of `size`. The vector is divided into
    `size` strata, whose lengths differ by at most one, and a hash (splitmix64's
    finaliser) picks one element of each. So no order of the elements can mislead
-   the sample. The only division has the same operands for all i; `count` fits
-   into 32 bits. */
+   the sample. The only division has the same operands for all i, so compilers
+   can do it once; `count` fits into 32 bits. */
 BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 {
     const uint64_t least = count / size, longer = count - least * size;

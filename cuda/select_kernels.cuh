@@ -73,7 +73,7 @@ typedef struct state {
        exactly the k largest are wanted. */
     uint64_t most;
     /* The number of candidates that the result needs; 0 if a given threshold
-       decides. */
+       decides which elements are selected. */
     uint64_t need;
     uint64_t least; /* the smallest key of a candidate */
     /* Number of candidates, including those beyond the capacity. */
@@ -104,10 +104,11 @@ template <baton_dtype_t D> struct vector {
 template <baton_dtype_t D> struct workspace {
     state_t *state;
     /* For each tile: how many elements are selected in earlier tiles of the
-       same block (above the threshold << 32 | equal to the threshold). */
+       same block. The upper 32 bits count those above the threshold, the lower
+       32 bits those equal to it. */
     uint64_t *tally;
-    /* For each block of tally: the sum of the block's tiles. scan replaces the
-       sum by that of all earlier blocks. */
+    /* For each block of the kernel `tally`: the sum of its tiles' counts. The
+       kernel `scan` replaces it by the sum over all earlier blocks. */
     uint64_t *groups;
     /* For each tile: the place of its first candidate in `keys`. */
     uint32_t *bases;
@@ -624,8 +625,8 @@ __device__ void find_digit(state_t *state, ranked_t *ranked,
 }
 
 /* Sets the threshold and the ties. Called by one thread after the last digit.
-   In a search all elements that equal the k-th are selected, too, unless this
-   makes more than `most`. */
+   In a search all elements that equal the k-th are selected, too, unless more
+   than `most` elements would then be selected. */
 template <baton_dtype_t D> __device__ void finish(state_t *state)
 {
     typedef typename element<D>::key_t key_t;
@@ -793,9 +794,9 @@ static __global__ void __launch_bounds__(TILE_LANES)
     }
 }
 
-/* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If the threshold leaves more, or if there is no earlier threshold,
-   the thread begins a search. */
+/* One thread checks whether at most state->most elements reach an earlier
+   threshold. If more do, or if there is no earlier threshold, the thread begins
+   a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {
@@ -810,7 +811,8 @@ static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
 
 /* ---- indices ----------------------------------------------------------- */
 
-/* Returns whether all candidates of a tile were written. */
+/* Returns whether all candidates of a tile were written to the list, which has
+   a limited capacity. */
 template <baton_dtype_t D>
 __device__ bool is_written(const workspace<D> &work, uint32_t number)
 {
@@ -818,7 +820,8 @@ __device__ bool is_written(const workspace<D> &work, uint32_t number)
            (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
 }
 
-/* Counts one tile's selected elements, by the tile's warp. */
+/* Counts the selected elements of one tile; returns the counts in the form of
+   workspace.tally. Called by all threads of the tile's warp. */
 template <baton_dtype_t D>
 __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
                                uint32_t number)

@@ -13,7 +13,7 @@ static struct {
 } shared[GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* For a priority above all that exist, CUDA takes the highest one. */
+/* CUDA replaces a priority that is above the highest one by the highest one. */
 enum { HIGHEST = -1000 };
 
 static void destroy_streams(const baton__gpu_t *gpu)

@@ -41,9 +41,9 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
 }
 
 /* Marks one of the GPU's own streams as busy. Any thread may call this, after
-   it has put work there. So an arm that begins later sees the mark; an arm that
-   has begun already need not see it. Streams of the application need no
-   wake-up. */
+   it has put work there. So an arm that begins later sees the mark. An arm that
+   has begun already need not see it, since it need not report work that was put
+   there meanwhile. Streams of the application need no wake-up. */
 static void wake_mark(baton__gpu_t *gpu, baton_stream_t stream)
 {
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {

@@ -1,7 +1,7 @@
 /* A collective call of the application, and the traits of each kind of
-   collective. The library takes a call or leaves it to MPI. The decision
-   depends only on properties that all ranks of the communicator know;
-   docs/mpi.md has the table of these properties. */
+   collective. The library takes a call, which means that Baton runs it, or
+   leaves it to MPI. The decision depends only on properties that all ranks of
+   the communicator know; docs/mpi.md has the table of these properties. */
 #pragma once
 
 #include <baton/mpi.h>
@@ -17,8 +17,8 @@
 
 /* The kinds of collectives: enumerator, name in MPI, name in Baton, the extents
    of the source and of the target on a rank, and traits. The extents are NONE:
-   the collective has no such side; PART: one part; BLOCKS: one block for each
-   rank. The traits are:
+   the collective has no such side; PART: one vector or block of `count`
+   elements; BLOCKS: one block for each rank. The traits are:
 
      REDUCES    the collective combines elements by an operation
      ROOTED     the collective has a root
@@ -78,8 +78,9 @@ typedef struct baton__mpi_traits {
 
 extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
 
-/* The arguments of a call that describe its source, or its target. Arguments
-   that this kind of collective does not have are 0. */
+/* The arguments of a call that describe one of its sides: its source (the send
+   buffer) or its target (the receive buffer). Arguments that this kind of
+   collective does not have are 0. */
 typedef struct baton__mpi_side {
     void *memory; /* the buffer; may be MPI_IN_PLACE or MPI_BOTTOM */
     int count;

@@ -20,7 +20,8 @@ static _Atomic unsigned freed; /* number of communicators freed so far */
 
 /* ---- the context id ------------------------------------------------------ */
 
-/* Number of bytes of a communicator that are searched; it has 512. */
+/* Number of bytes of a communicator that are searched for the fields below. The
+   whole communicator has 512 bytes. */
 enum { LOOKED_AT = 384 };
 
 /* Consecutive fields of a communicator: its name, the context id, and this

@@ -1,10 +1,10 @@
 /* The record of a communicator: its group in Baton, which is created without
-   communication when the first collective is taken, and schedules for the
-   shapes of its calls. Group and schedules cost as much as many short calls, so
-   the first calls on a communicator other than MPI_COMM_WORLD are left to MPI.
-   The record is an attribute of the communicator, with the library's own key.
-   MPI_Comm_dup does not copy it. The application's attributes and their
-   callbacks are not touched.
+   communication when the first collective is taken (call.h), and schedules for
+   the shapes (vectors.h) of its calls. Group and schedules cost as much as many
+   short calls, so the first calls on a communicator other than MPI_COMM_WORLD
+   are left to MPI. The record is an attribute of the communicator, with the
+   library's own key. MPI_Comm_dup does not copy it. The application's
+   attributes and their callbacks are not touched.
 
    Ranks may make the first calls on two communicators of the same ranks in
    different orders. So the group's name contains the context id by which Open
@@ -53,7 +53,8 @@ typedef struct baton__mpi_comm {
     uint64_t counted;
     baton_group_t *group; /* NULL until a call is taken */
     /* The communicator of persistent requests (requests.h), which has the error
-       handler of `handle`; or MPI_COMM_NULL. */
+       handler of `handle`. MPI_COMM_NULL: there was no persistent request
+       yet. */
     MPI_Comm self;
     struct baton__mpi_entry *entries;
     /* The requests of the first calls, which MPI runs. Some of these requests

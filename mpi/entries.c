@@ -150,9 +150,10 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-/* Limits of the entries that a communicator keeps: always the KEPT entries used
-   last, and more of them as long as all together take at most KEPT_BYTES. An
-   entry counts as ENTRY_BYTES and the bytes of its vector. */
+/* Limits of the entries that a communicator keeps for further calls: always the
+   KEPT entries that were used last, and more entries as long as all kept ones
+   together take at most KEPT_BYTES. An entry counts as ENTRY_BYTES and the
+   bytes of its vector. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 typedef baton_status_t (*create_fn)(baton_group_t *group,

@@ -1,5 +1,5 @@
-/* Entries: schedules for shapes of calls, and the operations that use them.
-   Each call that is taken has an operation.
+/* Entries: schedules for shapes of calls (vectors.h), and the operations that
+   use them. Each call that is taken (call.h) has an operation.
 
    Operations of one shape use one schedule, one after another: further
    operations queue in the schedule's entry, and the end of each starts the
@@ -26,7 +26,7 @@ typedef struct baton__mpi_op {
     baton__mpi_comm_t *comm;
     MPI_Request request;
     bool persistent;
-    int tag; /* the tag of a persistent request's message */
+    int tag; /* the tag of a persistent request's message (requests.h) */
     baton__mpi_vectors_t vectors;
     int code; /* the outcome of the operation, as an error code of MPI */
     /* Times for the log, 0 before they come: when the operation started, when
@@ -48,7 +48,7 @@ typedef struct baton__mpi_entry {
     /* True: the entry is kept for further calls of its shape. False: the entry
        may be freed when no request uses it. */
     _Atomic bool kept;
-    /* Number of operations of this entry whose requests are not freed. */
+    /* Number of operations of this entry whose requests are not freed yet. */
     _Atomic int users;
     /* The only operation of a persistent call's entry; otherwise NULL. */
     baton__mpi_op_t *own;
@@ -76,7 +76,7 @@ void baton__mpi_op_free(baton__mpi_op_t *op);
 extern baton__mpi_op_t *_Atomic baton__mpi_ended;
 
 /* For the log: counts an operation that has ended, if the program waited for
-   it. Called again for the same start of the operation, does nothing. */
+   it. A second call for the same start of the operation does nothing. */
 void baton__mpi_op_account(baton__mpi_op_t *op);
 
 /* Returns the time. Returns 0 if there is no log, since only the log needs the

@@ -87,7 +87,8 @@ static void open_all(int required)
                                       !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
     if (!baton__mpi.settings.thread) {
-        /* Peers may need this rank's answers at any time. */
+        /* Peers may need this rank's answers at any time, so from now on MPI's
+           progress drives Baton. */
         baton__mpi_drive(true);
     }
 }

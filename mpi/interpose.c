@@ -161,7 +161,8 @@ int MPI_Request_free(MPI_Request *request)
 }
 
 /* Does nothing for requests of collectives, which MPI does not allow to cancel.
-   A persistent request is a receive, which PMPI_Cancel would cancel. */
+   The library's persistent requests are receives (requests.h), so PMPI_Cancel
+   would cancel them. */
 int MPI_Cancel(MPI_Request *request)
 {
     return request != NULL && baton__mpi_is_on() &&

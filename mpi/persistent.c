@@ -53,7 +53,8 @@ int baton__mpi_start(const MPI_Request *request)
     int code = copy_handler(op->comm);
     if (code == MPI_SUCCESS) {
         code = baton__mpi_vectors_pack(&op->vectors);
-        /* The application may have freed op->comm->handle. */
+        /* The application may have freed op->comm->handle, so the error goes to
+           the error handler of op->comm->self, which is the same. */
         if (code != MPI_SUCCESS) {
             return baton__mpi_fail(op->comm->self, code);
         }

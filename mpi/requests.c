@@ -18,7 +18,7 @@ static void send_end(const baton__mpi_op_t *op)
 }
 
 /* Called when a request no longer uses an entry, so that the entry may be
-   freed. For a generalized request this is when the request is freed, since
+   freed. A generalized request uses its entry until the request is freed, since
    waits for the request read the entry. A persistent request has an entry of
    its own, which exists as long as it is `kept`. */
 static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
@@ -66,8 +66,8 @@ static bool requests_complete_all(void)
 
 /* ---- generalized requests ------------------------------------------------ */
 
-/* A request's type is an int at this offset; plain_type is the type of a
-   message's request. */
+/* A request's type, a number that says of what kind the request is, is an int
+   at this offset in it. plain_type is the type of a message's request. */
 static size_t type_offset;
 static int plain_type;
 
@@ -295,8 +295,8 @@ static baton_status_t requests_take_turn(void *arg)
 /* Waits until an operation has ended. One wait for the schedule is not enough:
    the epoch that ends may be that of another operation, or the callback of the
    epoch may still run. Each wait is short, since a new wait polls longer for
-   long vectors: in a single wait 16 MiB on 4 ranks and 2 processors took 1.5
-   times as long. */
+   long vectors: with a single wait, a collective of 16 MiB on 4 ranks and 2
+   processors took 1.5 times as long. */
 static void requests_await(baton__mpi_op_t *op)
 {
     waiting_t waiting = {.op = op};

@@ -1,4 +1,5 @@
-/* Taken calls, from start to end, and their requests.
+/* Calls that the library has taken (call.h), from their start to their end, and
+   their requests.
 
    The request of a nonblocking call is a generalized request of MPI, so that
    the program can mix it with other requests in Wait, Test and the like. MPI's
@@ -32,7 +33,8 @@ void baton__mpi_await(int count, const MPI_Request *requests);
    NULL, or the reason of a failure. */
 const char *baton__mpi_find_request(void);
 
-/* If `on`, lets MPI's progress drive Baton; otherwise ends that. Turned on by
-   the first call that is taken, so that MPI's progress costs nothing more in
-   programs of which no call is taken. */
+/* If `on`, makes MPI's progress call Baton's; otherwise ends that. The first
+   call that is taken turns this on, so MPI's progress costs nothing more in
+   programs of which no call is taken. If Baton has no thread, MPI_Init turns
+   this on. */
 void baton__mpi_drive(bool on);

@@ -6,7 +6,7 @@
 
 typedef struct baton__mpi_settings {
     /* The fewest bytes of a call that is taken. 0: all calls are taken, except
-       those that would gain nothing. */
+       those that Baton would not make faster. */
     int64_t from;
     uint32_t kinds;   /* the kinds of calls to take, each as 1u << kind */
     uint8_t blocking; /* blocking calls are taken, too */

@@ -5,8 +5,8 @@
 #include <baton/build.h>
 #include <limits.h>
 
-/* Classes of types. MPI allows the same operations for all types of a class:
-   see `ops`. */
+/* Classes of types. MPI allows the same operations for all types of a class;
+   the table `ops` lists them. */
 typedef enum { INTEGER, FINT, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR } class_t;
 
 typedef struct type_row {

@@ -288,8 +288,8 @@ static int init_apart(const baton__mpi_call_t *call, int rank,
 
 /* Copies the type and the arrays of a side if they are used after the call has
    returned: for unpacking, or for packing at each start of a persistent call.
-   By then the program may have freed its own, as mpi4py does with arrays. The
-   type's copy is a contiguous type of one element, because MPI makes such a
+   By then the program may have freed the originals, as mpi4py does with arrays.
+   The type's copy is a contiguous type of one element, because MPI makes such a
    type without calling the program's attribute callbacks. */
 static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 {

@@ -35,8 +35,8 @@ typedef struct baton__mpi_vector {
     /* The number of bytes that memcpy copies to make the copy; 0: MPI packs the
        side by its type. */
     size_t raw_bytes;
-    /* packs: the copy is packed before the schedule starts. unpacks: it is
-       unpacked at the schedule's end. */
+    /* packs: the copy is packed before each start of the schedule. unpacks: the
+       copy is unpacked after each end. */
     bool packs, unpacks;
     /* Copies of the side's type (else MPI_DATATYPE_NULL), and of its counts and
        displacements (else NULL). They serve after the call has returned, when

@@ -19,7 +19,7 @@ packages="gcc libc6-dev make cmake pkg-config libevent-dev libhwloc-dev python3-
 mpicc=$(command -v mpicc || true)
 mpicc=${mpicc:+$(readlink -f "$mpicc")}
 if [ "${1-}" != --no-mpi ]; then
-    packages="$packages g++ help2man libcmocka-dev libmimalloc-dev zlib1g-dev
+    packages="$packages g++ help2man libcmocka-dev libmimalloc-dev
         libopenblas-dev python3-pytest"
     [ -n "$mpicc" ] || packages="$packages libopenmpi-dev openmpi-bin"
 fi

@@ -93,8 +93,8 @@ BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
    get the same members; a rank that dies later is lost in the new group. If an
    epoch of the old group waits for a rank that has made this call, the epoch
    fails. Create schedules anew, and destroy both groups, in any order. An epoch
-   may have ended on some ranks and failed on others: agree on the step to
-   repeat. BATON_ERR_TRANSPORT: see mpi.h. */
+   may have ended on some ranks and failed on others, so the survivors must
+   agree on the step to repeat. BATON_ERR_TRANSPORT: see mpi.h. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
@@ -121,11 +121,12 @@ int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------
 
-   One struct describes the operands of every collective: leave fields that a
-   collective does not use at zero. Create prepares the collective without
-   waiting for other ranks. All ranks create it with the same counts, type, op,
-   root and name. The vectors are used until the schedule is destroyed, the
-   struct only during the call. An error message names the wrong field. */
+   Each function baton_NAME_create prepares one collective, without waiting for
+   other ranks. Its schedule, *out, is the caller's: destroy it at the end. One
+   struct describes the operands: leave fields that a collective does not use at
+   zero. All ranks create with the same counts, type, op, root and name. The
+   vectors are used until the schedule is destroyed, the struct only during the
+   call. An error message names the wrong field. */
 typedef struct baton_schedule baton_schedule_t;
 typedef struct baton_operands {
     const void *source; /* NULL: in place, as in MPI: target has the data */
@@ -152,9 +153,6 @@ typedef struct baton_operands {
     size_t depth; /* the most epochs in flight, 1 to 1024 (build.h); 0: 1 */
     const void *reserved[2]; /* must be NULL */
 } baton_operands_t;
-
-/* Each of these creates the schedule of one collective. `*out` is the caller's,
-   to be destroyed by baton_schedule_destroy. */
 
 /* The target of every rank gets `op` of all ranks' sources. */
 BATON_CHECKED baton_status_t
@@ -347,23 +345,23 @@ typedef struct baton_partial_options {
     size_t size;               /* set by BATON_PARTIAL_OPTIONS */
     const char *name;          /* for messages; NULL: "partial" */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;       /* QUORUM, CANDIDATES: how many ranks; else 0 */
     baton_keep_t keep;         /* results of a slow rank; 0: KEEP_ALL */
-    uint32_t history;          /* results kept, 1 to 2^20; 0: 4, or 1 with
-                                  KEEP_LATEST */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* S, 1 to 2^20: an epoch waits for a rank whose
-                                  contribution would get older; 0: no bound */
-    uint64_t seed;             /* any number, which decides elections */
-    size_t count;              /* number of elements */
-    baton_dtype_t dtype;       /* the elements' type; must be set */
-    const baton_op_t *op;      /* the reduction; NULL: BATON_SUM */
+    /* results kept for late ranks, 1 to 2^20; 0: 4, or 1 with KEEP_LATEST */
+    uint32_t history;
+    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
+    /* bound of staleness, 1 to 2^20: epochs wait to keep it; 0: no bound */
+    uint32_t max_staleness;
+    uint64_t seed;        /* any number, which decides elections */
+    size_t count;         /* number of elements */
+    baton_dtype_t dtype;  /* the elements' type; must be set */
+    const baton_op_t *op; /* the reduction; NULL: BATON_SUM */
     /* Builds the all-reduce of an epoch; NULL: Baton chooses the builder. */
     void (*inner)(baton_schedule_t *schedule,
                   const struct baton_allreduce_args *args);
     void *inner_arg;         /* passed to `inner` as args->arg */
     baton_memory_t memory;   /* where contributions and results are; 0: host */
-    baton_on_loss_t on_loss; /* what a loss does; 0: epochs fail */
+    baton_on_loss_t on_loss; /* what the loss of a rank does; 0: epochs fail */
     size_t tensors;          /* number of tensors (partial.h); 0: one vector */
     const size_t *counts; /* elements of each tensor; `count` may be 0 then */
 } baton_partial_options_t;
@@ -374,13 +372,12 @@ typedef struct baton_partial_result {
     const void *data;   /* the sum; valid until this rank's next wait */
     bool included;      /* the sum includes this step's contribution */
     uint32_t active;    /* number of ranks that contributed to the sum */
-    uint64_t staleness; /* age of this rank's oldest contribution, in epochs */
+    uint64_t staleness; /* age in epochs of this rank's oldest contribution */
     uint32_t living;    /* number of ranks that are not lost */
 } baton_partial_result_t;
 
-/* All ranks create with the same options. Start, test, wait and destroy are as
-   for a schedule; a result that is not waited for is lost. Contribute copies
-   `data`. */
+/* All ranks create with the same options. Contribute copies `data`. Other calls
+   are as for a schedule. A result that is not waited for is lost. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);
@@ -440,29 +437,29 @@ typedef struct baton_sparse_options {
     size_t count;   /* n, elements of the gradient; below 2^32 */
     size_t k;       /* entries to select, 1 to n; 0: by density */
     double density; /* k / n, above 0 and at most 1 */
-    size_t max_k;   /* largest k to be set later, k to n; 0: k */
-    int teams;      /* for SPARDL, a divisor of P; 0: 1; -1: cheapest */
+    size_t max_k;   /* largest k that may be set later, k to n; 0: k */
+    int teams; /* number of teams (SPARDL), divides P; 0: 1; -1: cheapest */
     baton_exchange_t exchange; /* how teams exchange sums; 0: AUTO */
     bool average;              /* the result is divided by P */
-    double momentum;           /* 0 to below 1; the optimizer must use none */
+    double momentum;           /* 0 to below 1; the optimizer's must be 0 */
     bool nesterov;             /* momentum is Nesterov's */
-    double clip;               /* limits norms to clip / sqrt(P); 0: no limit */
+    double clip;               /* gradients' norm <= clip / sqrt(P); 0: any */
     uint64_t warmup;           /* number of first steps that are dense */
     baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
-    bool quantise;             /* REDSYNC sends the mean, not each value */
+    bool quantise;             /* REDSYNC sends the mean instead of values */
     baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
     bool partial;              /* steps do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
+    uint32_t mode_ranks;       /* QUORUM, CANDIDATES: how many ranks; else 0 */
+    uint32_t history;          /* results for late ranks, 1 to 2^20; 0: 4 */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* S, in epochs, 1 to history; 0: history */
+    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
     uint64_t seed;             /* any number, which decides elections */
     baton_memory_t memory;     /* where gradients are; 0: host */
-    bool in_place;             /* the caller adds to baton_sparse_accumulator */
+    bool in_place;             /* add gradients to baton_sparse_accumulator */
     bool short_velocity;       /* keep the velocity of momentum as bf16 */
-    baton_on_loss_t on_loss;   /* what a loss does to partial; 0: steps fail */
+    baton_on_loss_t on_loss;   /* with `partial`; 0: steps fail at a loss */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
@@ -470,7 +467,7 @@ typedef struct baton_sparse_result {
     size_t count;            /* number of entries */
     const uint32_t *indices; /* ascending; NULL (dense step): all elements */
     const void *values;      /* valid, like indices, until the next start */
-    bool included;           /* false: partial, and this rank was late */
+    bool included; /* false: a partial step for which this rank was late */
 } baton_sparse_result_t;
 
 /* Create waits for all ranks; wrong options of one rank make it fail on all.

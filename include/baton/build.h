@@ -7,9 +7,9 @@
                              |                  v
                              +-- recover ---- failed
 
-   Adders return ids and never fail: the first error sticks to the schedule, and
-   commit reports it with the node's name. So a builder reads like a picture of
-   its DAG:
+   Adders, the functions baton_add_*, return ids and never fail: the first error
+   sticks to the schedule, and commit reports it with the node's name. So a
+   builder reads like a picture of its DAG:
 
        recv#0 --+
                 +--> reduce#2 --> send#3
@@ -118,11 +118,11 @@ const char *baton_schedule_name(const baton_schedule_t *schedule);
    name, its peer and the bytes of each of its views, and a line for each edge.
    An edge into a node that needs only some of its edges is dashed, with the
    label "k of n". Optional nodes are gray. The schedule may be unfinished, be
-   committed or not, and may have an error, but no epoch may run meanwhile. The
-   thread that builds or starts the schedule calls this. An existing file is
-   overwritten, so ranks need paths of their own. BATON_ERR_INVALID: a pointer
-   is NULL, or the schedule is destroyed. BATON_ERR_NO_MEMORY. BATON_ERR_SYSTEM:
-   the file can't be opened or written. */
+   committed or not, and may have an error, but no epoch may run during the
+   call. The thread that builds or starts the schedule calls this. An existing
+   file is overwritten, so ranks need paths of their own. BATON_ERR_INVALID: a
+   pointer is NULL, or the schedule is destroyed. BATON_ERR_NO_MEMORY.
+   BATON_ERR_SYSTEM: the file can't be opened or written. */
 BATON_CHECKED baton_status_t
 baton_schedule_write_dot(const baton_schedule_t *schedule, const char *path);
 
@@ -145,7 +145,7 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
 
 /* Makes a buffer of `bytes` bytes of the user's memory, which must stay valid
    while an epoch runs. `memory` may be NULL if other memory is bound before the
-   first start. No node may write a buffer of bind_input. */
+   first start. No node may write a buffer that baton_buffer_bind_input made. */
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
                                  size_t bytes);
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
@@ -180,8 +180,9 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
    baton.h: binds other vectors of the same sizes. `source` must be NULL if the
    collective was created in place or this rank has no source, and must not be
    NULL otherwise: BATON_ERR_INVALID. `target` is ignored on ranks without one.
-   In general, `source` is bound to the first buffer of bind_input, and `target`
-   to the first one of bind. */
+   In any schedule, `source` is bound to the first buffer that
+   baton_buffer_bind_input made, and `target` to the first one that
+   baton_buffer_bind made. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
@@ -217,8 +218,9 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
 /* Returns the reduction that computes the final value of an element in a
-   BATON_AVG (see BATON_OP_LIST below). It lives as long as the schedule. NULL:
-   there is no memory, or no such schedule. */
+   collective with BATON_AVG (see BATON_OP_LIST below). The reduction is valid
+   as long as the schedule exists. NULL: there is no memory, or no such
+   schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
 /* target = left (op) right, elementwise. The three views have one size, which
@@ -330,8 +332,9 @@ baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
    for a view that exceeds its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
 
-/* True if a node has completed in this epoch and satisfied its successors.
-   Tells a call node with a need below ALL which of its edges fired. */
+/* True if a node has completed in this epoch and satisfied its successors. So a
+   call node with a need below BATON_NEED_ALL can find out which of its edges
+   are satisfied. */
 bool baton_call_completed(const baton_call_t *call, baton_node_t node);
 
 /* baton_call_length reads a length (SIZE_MAX while it is not set), and
@@ -638,18 +641,18 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    For LAND, LOR and LXOR, 0 is false and all else is true; the result of two
    elements is 0 or 1. MINLOC and MAXLOC of pairs: the value is the MIN or MAX
    of the two values. The index is that of the operand with this value, or the
-   lower one if the values are equal, as zeros of either sign are. A NaN comes
-   before all other values in both. Padding becomes 0.
+   lower one if the values are equal, as zeros of either sign are. MINLOC and
+   MAXLOC prefer a NaN to any other value. The padding bytes of a pair become 0.
 
    AVG is for reduce, reduce-scatter, all-reduce and partial collectives. The
    last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
    whose `arg` is the number of ranks. It computes (left + right) / ranks, and
    rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's,
    and round each time: if a sum overflows, the result is infinite, although the
-   mean might be finite. To avoid that, scale before and use BATON_SUM, or f32.
-   In a partial collective, too, the divisor is the number of ranks that live,
-   not of those that were active: late contributions count as much. Integers are
-   not supported: they would lose the fraction.
+   mean might be finite. To avoid that, scale the elements before and use
+   BATON_SUM, or use f32. In a partial collective, too, the divisor is the
+   number of ranks that live, not of those that were active: late contributions
+   count as much. Integers are not supported: they would lose the fraction.
 
    A complex product is (ac - bd) + (ad + bc)i, as computed: infinite factors
    may give NaNs. Its neutral element, 1, keeps finite numbers, but not the sign

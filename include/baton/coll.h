@@ -47,13 +47,15 @@ void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
 
 /* Binomial scatter of P blocks, then their all-gather round a ring: ceil(log2
    P) + P - 1 messages with 2(P-1)/P of the data. (Van de Geijn 1994, "On Global
-   Combine Operations"; the "BE" that Wang et al. 2017 compare with.) */
+   Combine Operations". Wang et al. 2017 compare their algorithm with this one,
+   which they call "BE".) */
 void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                            const baton_broadcast_args_t *args);
 
 /* Double binary tree: each half of the data goes down a tree of its own in
    segments of chunk_bytes (default 64 KiB). An inner rank of one tree is a leaf
-   of the other, so all ports are busy. (Sanders, Speck, Traff 2009.) */
+   of the other, so that all ranks send about as much as they receive. (Sanders,
+   Speck, Traff 2009.) */
 void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
                                      const baton_broadcast_args_t *args);
 
@@ -97,7 +99,7 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
 
 /* Reduce-scatter on the circulant graph, then a binomial gather of the P
    blocks: 2 ceil(log2 P) rounds, 2(P-1)/P of the vector. For commutative
-   reductions. (The "BE" of Wang et al. 2017.) */
+   reductions. (Wang et al. 2017 call this "BE".) */
 void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
                                      const baton_reduce_args_t *args);
 
@@ -127,9 +129,10 @@ typedef struct baton_allreduce_args {
        chooses. */
     const char *algorithm;
     /* Set by a partial collective, in which a rank may contribute nothing to an
-       epoch; NULL in other collectives. Then the source contains the neutral
-       element of `op`, so a builder may ignore this field. The binomial tree
-       does not: it sends no data for a rank that contributes nothing. */
+       epoch; NULL in other collectives. The source of a rank that contributes
+       nothing contains the neutral element of `op`, so a builder may ignore
+       this field. The binomial tree uses this field, and sends no data for such
+       a rank. */
     struct baton_given *given;
 } baton_allreduce_args_t;
 
@@ -142,9 +145,11 @@ typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
 
 /* Recursive doubling: each of log2 P rounds exchanges the whole vector. If P is
    not a power of two, and 2^k is the largest power below it, the first 2(P -
-   2^k) ranks fold in pairs before these rounds, and unfold after them: two more
-   rounds. For short vectors; and for 512 KiB to 4 MiB on two ranks of a host,
-   which take scratch for two vectors. (Thakur, Rabenseifner, Gropp 2005.) */
+   2^k) ranks fold: they form pairs, and the second rank of each pair gives its
+   vector to the first one before these rounds, and gets the result after them.
+   These are two more rounds. For short vectors; and for 512 KiB to 4 MiB on two
+   ranks of a host, which take scratch for two vectors. (Thakur, Rabenseifner,
+   Gropp 2005.) */
 void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                             const baton_allreduce_args_t *args);
 
@@ -378,9 +383,9 @@ void baton_add_exscan(baton_schedule_t *schedule,
 /* ---- collectives by one name ------------------------------------------- */
 
 /* Builders that choose the algorithm (tuning.h says how), unless
-   args->algorithm names one. A chunk_bytes of 0 is chosen, too. A name that
-   can't be used is an error of the schedule. baton_add_allreduce may be the
-   inner builder of a partial collective. */
+   args->algorithm names one. If chunk_bytes is 0, they also choose the size of
+   a chunk. A name that can't be used is an error of the schedule.
+   baton_add_allreduce may be the inner builder of a partial collective. */
 void baton_add_broadcast(baton_schedule_t *schedule,
                          const baton_broadcast_args_t *args);
 void baton_add_reduce(baton_schedule_t *schedule,

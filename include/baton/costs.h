@@ -28,9 +28,9 @@ typedef struct baton_costs {
 /* Gets the costs in force: those of the file that BATON_CALIBRATION names, or,
    without such a file, the compiled-in ones. Initialise `out` with BATON_COSTS;
    its size says which fields are filled. BATON_ERR_INVALID: out is NULL or not
-   initialised. Other errors as for read; but with BATON_TUNE=measure a file
-   that can't be read is warned of, once, and the compiled-in costs are in
-   force. */
+   initialised. Other errors as for baton_costs_read; but with
+   BATON_TUNE=measure a file that can't be read is warned of, once, and the
+   compiled-in costs are in force. */
 BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
 
 /* baton_costs_write writes a calibration file, which names this machine and the

@@ -242,10 +242,11 @@ typedef struct baton_device_port {
 
     /* An event marks a point in a stream. event_create and event_destroy may
        allocate. After record the event stands for all work that is in the
-       stream now, and for nothing recorded earlier. After follow, work that is
-       put into the stream runs after the event's work. query returns BATON_OK
-       if the event's work is done, or if none was recorded; BATON_AGAIN if it
-       is not done; or an error. Any thread may call all but query. */
+       stream at that time, and no longer for what was recorded before. After
+       follow, work that is put into the stream runs after the event's work.
+       query returns BATON_OK if the event's work is done, or if none was
+       recorded; BATON_AGAIN if it is not done; or an error. Any thread may call
+       all but query. */
     baton_status_t (*event_create)(void *device, void **out);
     void (*event_destroy)(void *device, void *event);
     baton_status_t (*record)(void *device, baton_stream_t stream, void *event);
@@ -265,25 +266,27 @@ typedef struct baton_device_port {
                             uint64_t value);
 
     /* For sleeping. `descriptor` is a non-blocking eventfd. After arm, it
-       becomes readable for each of the device's streams when the work that is
-       in the stream now is done. Spurious wake-ups are possible. Work that was
-       done before arm need not be reported. */
+       becomes readable, for each of the device's streams, when the work that
+       the stream had at the time of arm is done. Spurious wake-ups are
+       possible. Work that was done before arm need not be reported. */
     int descriptor;
     baton_status_t (*arm)(void *device);
 
     /* Optional: a port has both functions or neither. get_handle writes a
-       handle to memory of this device, for devices of the same `kin` in other
-       processes of the host or other engines of this process. open_handle
-       returns an address that copy takes as a source, until the device is
-       closed; opened handles are cached. Both may block. BATON_ERR_UNSUPPORTED:
-       this memory can have no handle. */
+       handle to memory of this device, for devices with an equal `kin`, which
+       are in other processes of the host or in other engines of this process.
+       open_handle returns an address that copy takes as a source, until the
+       device is closed; opened handles are cached. Both may block.
+       BATON_ERR_UNSUPPORTED: this memory can have no handle. */
     baton_status_t (*get_handle)(
         void *device, const void *memory,
         unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES]);
     baton_status_t (*open_handle)(
         void *device, const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
         const void **out);
-    uint64_t kin; /* 0: the device has no handles */
+    /* equal for devices that can open each other's handles; 0: the device has
+       no handles */
+    uint64_t kin;
 
     /* Frees the device, which is no longer in use. */
     void (*close)(void *device);

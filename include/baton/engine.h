@@ -92,13 +92,13 @@ bool baton_engine_step(baton_engine_t *engine);
 
    These waits are interrupted: waits for schedules (also _wait_epoch and
    _wait_with), partial and sparse all-reduces and sets of tensors;
-   baton_group_recover, all functions called shrink, and baton_engine_wait; and
-   create, connect and agree of sparse.h and tensors.h. (An interrupted create
-   has failed; the other waits can be called again.) A wait whose own thread
-   runs a call node ends after that node's function has returned. Calls that
-   could not be continued are not interrupted: baton_now and the like, destroy,
-   close, baton_group_tune, commit with BATON_VERIFY=1, and creating a group
-   over MPI.
+   baton_group_recover, all functions whose names end in _shrink, and
+   baton_engine_wait; and create, connect and agree of sparse.h and tensors.h.
+   (An interrupted create has failed; the other waits can be called again.) A
+   wait whose own thread runs a call node ends after that node's function has
+   returned. Calls that could not be continued are not interrupted: baton_now
+   and the like, destroy, close, baton_group_tune, commit with BATON_VERIFY=1,
+   and creating a group over MPI.
 
    Any thread, also in a call node. Async-signal-safe, until baton_engine_close
    is called. NULL is allowed. */

@@ -59,8 +59,8 @@ enum {
     BATON_LATENESS_LEAST = 8,
     /* Number of epochs of which a board has the times at which ranks came. */
     BATON_LATENESS_CAME = 8,
-    /* The number of bits of such a time. Differences of up to 2.4 hours can be
-       computed from so many bits. */
+    /* The number of bits in which a time at which a rank came is stored, in ns.
+       Differences of up to 2.4 hours can be computed from them. */
     BATON_LATENESS_TIME_BITS = 44
 };
 
@@ -98,10 +98,11 @@ typedef struct baton_lateness {
     uint64_t late_ns;
     uint64_t last; /* number of epochs to which this rank came last */
     /* In these `last` epochs: the time from the coming of the last but one to
-       the coming of this rank. The other ranks could have gone on so much
-       earlier. */
+       the coming of this rank. If this rank had come as early as the last but
+       one, the other ranks could have gone on earlier by this time. */
     uint64_t behind_ns;
-    /* Time from the coming of this rank to the coming of the last rank. */
+    /* Time from the coming of this rank to the coming of the last rank, or to
+       the end of the epoch on this rank if that is sooner. */
     uint64_t waited_ns;
 
     /* Histogram of the times that late_ns sums. */
@@ -138,14 +139,14 @@ BATON_CHECKED baton_status_t baton_group_lateness(const baton_group_t *group,
    - the lateness that it exceeds in three of four epochs is greater than the
      lateness that the middle rank exceeds in one of four epochs,
    - the difference between the two is more than twice the collective's own
-     time (that of the fastest tenth of epochs) and 32 us more, by which ranks
-     that get their processors in turn are late, and
+     time (that of the fastest tenth of epochs) and 32 us more, since ranks that
+     take turns on a processor are late by about as much, and
    - the middle rank has waited for others for at least 1 % of the time.
 
    So a rank that is late only now and then is not found. No rank is found if
    another one is late each time, or if one rank comes early and all others come
-   together. The times are quantiles of histograms, which the bins make
-   estimates. A rank with fewer than BATON_LATENESS_LEAST timed epochs is left
+   together. The times are quantiles of histograms, so they are only as exact as
+   the bins. A rank with fewer than BATON_LATENESS_LEAST timed epochs is left
    out. `late_out` has space for `count` numbers. */
 int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out);
 

@@ -22,8 +22,8 @@ extern "C" {
 /* Creates a group over `comm` (an intracommunicator). Collective: blocks until
    all ranks have called it, and warns if some ranks have not after
    BATON_STALL_MS. If a rank ends after all have called this function, all ranks
-   get BATON_ERR_TRANSPORT, since the ranks on its host tell the others. (If it
-   ends earlier, only MPI could notice that.) All ranks also get
+   get BATON_ERR_TRANSPORT, since the ranks on its host tell the others. (If a
+   rank ends before that, only MPI could notice it.) All ranks also get
    BATON_ERR_TRANSPORT if a rank has not answered for BATON_PEER_TIMEOUT_MS
    after the warning. After this error ranks may have left an exchange on `comm`
    at different places: create no other group of `comm`, and call none of MPI's
@@ -58,11 +58,12 @@ extern "C" {
    Features that the host lacks are detected, logged and not used.
 
    Ranks of different hosts use MPI. Two ranks that exchange messages keep two
-   TCP connections: through one they wake each other, and by the other each
-   learns when the other ends. If no connection can be made, ranks poll, and may
-   notice a message up to BATON_SLEEP_US (10000) late. The library ignores
-   SIGPIPE if the action of the signal was the default: otherwise the signal
-   would end the process when Open MPI writes to a lost rank.
+   TCP connections: over the first the ranks wake each other, and the end of the
+   second shows each rank when the process of its peer ends. If no connection
+   can be made, ranks poll, and may notice a message up to BATON_SLEEP_US
+   (10000) late. The library ignores SIGPIPE if the action of the signal was the
+   default: otherwise the signal would end the process when Open MPI writes to a
+   lost rank.
 
    When a process ends, the ranks on its host notice that at once, and so do
    ranks on other hosts that exchange messages with it. These ranks tell all
@@ -91,12 +92,13 @@ extern "C" {
    side if they are known to have ended, by their connection or from their host,
    or if another rank of their host has lost them, for example because they are
    stopped. (In groups of more than 992 ranks all lost ranks are assumed to
-   live.) A host without power is out of reach, so the other ranks stop if they
-   are too few without it. With BATON_MINORITY=1 both sides go on, as two groups
-   with different results. If the network works again before the ranks have
-   agreed, for which they need up to twice BATON_PEER_TIMEOUT_MS, some pairs of
-   ranks have lost each other and others have not. Then it may be that no rank
-   goes on, and all get BATON_ERR_TRANSPORT.
+   live.) A host without power is out of reach, so its ranks count as ranks that
+   may live, and the others go on only if they are the larger side. With
+   BATON_MINORITY=1 both sides go on, as two groups with different results. If
+   the network works again before the ranks have agreed, for which they need up
+   to twice BATON_PEER_TIMEOUT_MS, some pairs of ranks have lost each other and
+   others have not. Then it may be that no rank goes on, and all get
+   BATON_ERR_TRANSPORT.
 
    After a loss baton_group_shrink creates a group of the survivors. For this
    start Open MPI 4 with mpirun --enable-recovery, and Open MPI 5 with mpirun

@@ -13,10 +13,10 @@
    application only if the pending contribution would be too old for the next
    epoch (max_staleness, KEEP_ALL). A rank that starts the epoch gives its
    contribution at once; the others give theirs when the epoch is activated
-   there (with CANDIDATES_ANY and 1 < m < P, all ranks give theirs then). Each
-   contribution is taken by exactly one epoch, so the sum of all results and
-   pending contributions equals the sum of all contributions. The result of an
-   epoch is the same on every rank, bit for bit.
+   there (with CANDIDATES_ANY and 1 < mode_ranks < P, all ranks give theirs
+   then). Each contribution is taken by exactly one epoch, so the sum of all
+   results and pending contributions equals the sum of all contributions. The
+   result of an epoch is the same on every rank, bit for bit.
 
    The k-th start belongs to epoch k. If that epoch has run without this rank,
    start and wait return at once, and a later epoch takes the contribution. All
@@ -37,11 +37,11 @@
    epoch; the program makes the same calls:
    - A thread of the library agrees with the other ranks, so a rank that
      computes delays nobody. With manual progress test, wait and destroy do
-     that, and other blocking calls of Baton do not. Meanwhile start does not
-     block, and wait takes longer.
-   - Elections are among the survivors, a FULL epoch waits for them all, and q
-     and m are at most their number. Results have that number (`living`);
-     baton_partial_lives tells whether a rank survives.
+     that, and other blocking calls of Baton do not. While the ranks agree,
+     start does not block, and wait takes longer.
+   - Elections are among the survivors, a FULL epoch waits for them all, and
+     mode_ranks is reduced to their number if it is larger. Results have that
+     number (`living`); baton_partial_lives tells whether a rank survives.
    - Each epoch has one result, the same on all survivors: a result that one of
      them got before the loss is handed to the others. Steps, epochs and
      staleness count on. An epoch that only dead ranks had completed is run
@@ -64,7 +64,8 @@
 
    In a cost-only simulation (sim.h) vectors have no memory. Contribute and
    pending don't touch `data`, which may be NULL; a result has no data and no
-   count of active ranks. The right ranks take part all the same.
+   count of active ranks. The ranks that take part in an epoch are the same as
+   with data.
 
    With options.memory BATON_MEMORY_DEVICE contributions and results are in the
    memory of the engine's device (device.h), and a step may be in the order of a
@@ -93,7 +94,8 @@ extern "C" {
 /* ---- modes and options --------------------------------------------------
 
    The average number of ranks that contribute to an epoch, if ranks start one
-   after another in random order, and each contributes before it starts:
+   after another in random order, and each contributes before it starts (q and m
+   stand for mode_ranks):
 
    SOLO            1.
    MAJORITY        (P + 1) / 2, and at least 1: the elected rank of the epoch,

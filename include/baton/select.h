@@ -107,9 +107,9 @@ typedef struct baton_accumulation {
     double factor, momentum;
     const void *velocity;
     void *new_velocity;
-    /* NULL, or a threshold that a selection of the k largest tries first (0:
-       none yet) and then updates for the next, similar vector, so that no
-       sample is needed. Results do not depend on it. */
+    /* NULL, or a threshold that a selection of the k largest tries first, so
+       that it needs no sample, and then updates for the next, similar vector.
+       0: there is no threshold yet. Results do not depend on the threshold. */
     baton_magnitude_t *guess;
 } baton_accumulation_t;
 
@@ -208,8 +208,8 @@ typedef struct baton_entries {
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out);
 
-/* As baton_entries_sum, but if the first list has no entry for an index, the
-   element of `dense` takes its place in the sum. */
+/* As baton_entries_sum, but if the first list has no entry for an index of the
+   result, the element of `dense` with that index is added instead. */
 size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               baton_entries_t *lists, size_t list_count,
                               void *out);

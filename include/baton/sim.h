@@ -18,7 +18,8 @@
    is left that could end the epoch, wait returns BATON_ERR_DEADLOCK. test
    processes the next events, and never reports a deadlock. destroy cancels a
    running epoch and does not wait. recover is collective: call it for each rank
-   with a timeout of 0, also in callbacks, and again after time has passed.
+   with a timeout of 0, also in callbacks, and call it again after virtual time
+   has passed.
 
    The transfer of a message of n bytes takes alpha + n * beta. It occupies both
    ports, sender's and receiver's, and the message arrives `lag` later. A port
@@ -90,8 +91,9 @@ typedef struct baton_sim_link {
    often, and must be pure. Costs are clamped to the range from 0 to 1e15. */
 typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 
-/* Zero is an ordinary value here: a cost of 0, no skew, no lag. Costs are from
-   0 to 1e15. `ranks` has no default. */
+/* A cost, a skew or a lag of 0 is just that: 0 does not stand for a default, as
+   it does in other options. For other fields, their comments say what 0 means.
+   Costs are from 0 to 1e15. `ranks` has no default. */
 typedef struct baton_sim_options {
     size_t size; /* set by BATON_SIM_OPTIONS */
     int ranks;   /* number of ranks, 1 to 2^24 */

@@ -37,8 +37,9 @@
    ended. On all ranks that lack the result of this step, wait either returns
    that result, or returns BATON_ERR_STATE: then start the step again. (With
    BATON_MEMORY_DEVICE only ranks that had completed the step have the result.)
-   An algorithm forgets the values that it learned from earlier steps: BSAG's h,
-   and the thresholds of REDSYNC and OKTOPK.
+   In a recovery an algorithm forgets the values that it learned from earlier
+   steps: the number h of entries that BSAG sends (see `exchange` below), and
+   the thresholds of REDSYNC and OKTOPK.
 
    With options.partial a step does not wait for every rank (partial.h has the
    modes, and names the paper):
@@ -62,10 +63,10 @@
    that is more than `history` epochs late holds up the others.
 
    Momentum follows a rank's own starts, in their order, whichever epoch takes
-   their gradients: each start adds u (or u + g) to the pending gradient. When
-   wait has returned a result, u becomes 0 at the result's entries, whether or
-   not this rank was `included`. In the first `warmup` epochs all entries are
-   sent, and u is not cleared.
+   their gradients: each start adds the velocity u (or u + g, see `momentum`
+   below) to the pending gradient. When wait has returned a result, u becomes 0
+   at the result's entries, whether or not this rank was `included`. In the
+   first `warmup` epochs all entries are sent, and u is not cleared.
 
    A rank that contributed nothing may have to drop entries that it passes on
    (SPARDL, GTOPK): they go to its residual. So whenever no epoch runs, the sum
@@ -153,9 +154,9 @@ extern "C" {
             the regions to the data. P - 1 + 2 ceil(log2 P) rounds. A rank
             receives into P - 1 buffers of 2k entries.
    REDSYNC  Like TOPKA, with RedSync's selections and messages.
-   DENSE    An all-reduce of the whole gradient, without a copy. On ranks that
-            share hosts it uses the algorithm that baton_add_allreduce chooses.
-            The residual stays zero. */
+   DENSE    An all-reduce of the whole gradient, without a copy. If ranks share
+            hosts, it uses the algorithm that baton_add_allreduce chooses. The
+            residual stays zero. */
 #define BATON_SPARSE_ALGORITHM_LIST(X)                                         \
     X(SPARDL, "spardl")                                                        \
     X(TOPKA, "topka")                                                          \
@@ -221,9 +222,9 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
                    instead of their values. This option requires REDSYNC, and a
                    selection other than SAMPLED.
    link            The costs of messages by which AUTO chooses. Zeros mean the
-                   costs of this machine (costs.h), and that its processors
-                   count, too. Ranks may have different values if algorithm and
-                   teams are given.
+                   costs of this machine (costs.h); then AUTO also accounts for
+                   the work of the processors (see baton_sparse_cost). Ranks may
+                   have different values if algorithm and teams are given.
    partial         Steps do not wait for every rank; see above. `mode` to `seed`
                    are as in baton_partial_options_t, except that a `history` of
                    0 means 4, and that max_staleness is at most `history`; 0

@@ -33,15 +33,16 @@ typedef struct baton_store {
     baton_status_t (*get)(void *context, const char *key, void *value,
                           size_t capacity, size_t *bytes_out);
     /* Removes the value. Another rank that calls `get` at the same time gets
-       the value or BATON_AGAIN. NULL: the store keeps all values, and groups of
-       different sizes need different names. */
+       the value or BATON_AGAIN. NULL: the store keeps all values. Then groups
+       of different sizes need different names, since the records of an earlier
+       group, which contain its size, are still there. */
     void (*remove)(void *context, const char *key);
 } baton_store_t;
 
 /* Fills in a store that keeps its values as files of the folder `path`, which
-   exists. baton_store_close_folder frees what `store` holds; files that are
-   left stay. BATON_ERR_INVALID: a pointer is NULL; BATON_ERR_SYSTEM: the
-   folder can't be opened; BATON_ERR_NO_MEMORY. */
+   exists. baton_store_close_folder frees what `store` holds; it leaves files of
+   the folder where they are. BATON_ERR_INVALID: a pointer is NULL;
+   BATON_ERR_SYSTEM: the folder can't be opened; BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_store_open_folder(const char *path,
                                                      baton_store_t *out);
 void baton_store_close_folder(baton_store_t *store);
@@ -52,10 +53,10 @@ void baton_store_close_folder(baton_store_t *store);
    are on one host, on any rank.
 
    name: up to 100 letters, digits and the characters ". _ -". If a group could
-   not be made, take another name for the next attempt, for values of the failed
-   one may be left.
+   not be made, take another name for the next attempt, since values of the
+   failed attempt may be left in the store.
    timeout_ms: longest wait for ranks that have not called it; negative means
-   for ever. BATON_ERR_TIMEOUT names them.
+   for ever. BATON_ERR_TIMEOUT names these ranks.
 
    The group is like one of baton_group_create_mpi (mpi.h), and needs no
    MPI_Init. Processes of one host that may not read each other's memory copy
@@ -106,8 +107,8 @@ BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
    same `size` and `name`; whether any was lost does not matter, and there may
    be no new ones. The ranks keep their numbers, except those that are `size` or
    above; these and the new processes get the numbers that are free. On all
-   ranks baton_group_origin returns the number that a rank had in `old`, and -1
-   for new ones, which lack the state of the others.
+   ranks baton_group_origin returns the number that a rank had in `old`. It
+   returns -1 for a new process, which lacks the state of the others.
 
    `old` is not changed, and can be used as before. Destroy both. If the call
    fails, call it again: `name` may be the same all the time. While the call

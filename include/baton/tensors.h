@@ -44,10 +44,10 @@
    whatever the roles and sizes of the tensors are. A tensor's result has the
    entries of that tensor. After a recovery wait for all tensors, repeatedly, to
    get the results that this rank has missed, until wait returns
-   BATON_ERR_STATE; then declare the gradients of a step that had not started
-   ready again. With options.on_loss the set goes on by itself when ranks are
-   lost: no rank misses a result, and baton_tensors_shrink returns
-   BATON_ERR_UNSUPPORTED.
+   BATON_ERR_STATE; then call baton_tensors_ready again for the gradients of a
+   step that had not started. With options.on_loss the set goes on by itself
+   when ranks are lost: no rank misses a result, and baton_tensors_shrink
+   returns BATON_ERR_UNSUPPORTED.
 
    Errors of an all-reduce are as in sparse.h. After a recovery all ranks repeat
    the failed step, or all go on with the next one.
@@ -121,8 +121,8 @@ typedef struct baton_tensors_options {
        baton_sparse_options_t. */
     bool quantise;
     /* The selections of the paper's policy: trimmed for CONVOLUTION; for other
-       roles the search for a threshold, sampled if values are not quantised.
-       On processors these are slower than the exact selection, the default. */
+       roles the search for a threshold, sampled if values are not quantised. On
+       CPUs these are slower than the exact selection, which is the default. */
     bool paper_selections;
     size_t small_bytes; /* bytes of the longest PACKED tensor; 0: 131072 */
     bool always_sparse; /* tensors above small_bytes are SPARSE at any cost */
@@ -131,12 +131,15 @@ typedef struct baton_tensors_options {
        baton_sparse_options_t. */
     bool partial;
     baton_partial_mode_t mode; /* when epochs begin; 0: SOLO */
-    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* S, in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* any number, which decides elections */
-    baton_on_loss_t on_loss;   /* what a loss does to partial; 0: steps fail */
+    /* number of ranks in QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;
+    uint32_t history;    /* results kept for late ranks, 1 to 2^20; 0: 4 */
+    uint32_t sync_every; /* N: epochs N, 2 N ... are FULL; 0: none */
+    /* most epochs of staleness, 1 to history; 0: history */
+    uint32_t max_staleness;
+    uint64_t seed; /* any number, which decides elections */
+    /* for `partial`: what the loss of a rank does; 0: steps fail */
+    baton_on_loss_t on_loss;
 } baton_tensors_options_t;
 
 #define BATON_TENSORS_OPTIONS BATON_INITIALIZER(baton_tensors_options_t)

@@ -19,10 +19,10 @@
    and send returns BATON_DONE. So a late receiver delays long messages only.
    Memory is bounded by the reservations of schedules, and by the number of
    short messages that a transport keeps for a late peer. A short send beyond
-   that number ends when the receiver has accepted or dropped the message. Until
-   the peer has sent its first message after its first reserve, the sender can't
-   know that number, so any short send may end only when the receiver has
-   accepted or dropped the message. Until then the engine sends only notices.
+   that number ends when the receiver has accepted or dropped the message. The
+   sender learns that number from the first message that the peer sends after
+   its first reserve. Before that, any short send may end only when the receiver
+   has accepted or dropped the message, and the engine sends only notices.
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called

@@ -128,7 +128,7 @@ typedef struct baton_algorithm {
     baton_builder_t build;
     bool ordered;         /* supports non-commutative reductions */
     bool segmented;       /* has a segment size to choose */
-    bool equal_blocks;    /* does not support sizes per rank */
+    bool equal_blocks;    /* supports only blocks of equal sizes */
     bool ordered_at_ends; /* as `ordered`, but only for root 0 or P - 1 */
     bool one_host;        /* chosen only if all ranks are on one host: in a
                              network its messages would all queue at one port */
@@ -261,8 +261,9 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
 
    Collective: all ranks pass the same options (NULL: defaults), except
    `budget_ms` and `file`. Blocks for at most the budget and one epoch; if a
-   rank stops answering, for at most twice that. Sizes that a rank's budget did
-   not suffice for keep the model's choice; the call returns BATON_OK.
+   rank stops answering, for at most twice that. A size for which a rank's
+   budget did not suffice keeps the model's choice; the call returns BATON_OK
+   all the same.
 
    After an error all choices are as before. BATON_ERR_INVALID: an option, which
    is named; options or costs that differ between ranks; group is NULL.
@@ -270,8 +271,8 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
    answering. BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE:
    in a call node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT, or another error
    that ended an epoch on any rank, or an error of baton_costs_get. On rank 0
-   alone, with the new choices in force: BATON_ERR_SYSTEM, the file can't be
-   written, or as baton_costs_read. */
+   alone, with the new choices in force: BATON_ERR_SYSTEM, if the file can't be
+   written, or an error of baton_costs_read. */
 typedef struct baton_tune_options {
     size_t size;   /* set by BATON_TUNE_OPTIONS */
     int budget_ms; /* the longest time to measure; 0 means 10 000 */

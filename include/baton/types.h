@@ -2,6 +2,8 @@
 #ifndef BATON_TYPES_H
 #define BATON_TYPES_H
 
+#include <baton/dtypes.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -60,8 +62,7 @@ typedef enum baton_status {
 #undef BATON_STATUS_ENUM
 } baton_status_t;
 
-/* baton_status_name returns a status's identifier, such as "BATON_ERR_BUSY",
-   and baton_status_text returns its text. Both take any value. */
+/* Return the identifier ("BATON_ERR_BUSY") and the text of any status. */
 const char *baton_status_name(baton_status_t status);
 const char *baton_status_text(baton_status_t status);
 
@@ -70,31 +71,9 @@ const char *baton_status_text(baton_status_t status);
    failed call; "" if none has failed. Never blocks. */
 const char *baton_error_message(void);
 
-/* Element types: enumerator suffix, name, bytes. f16 is IEEE binary16, bf16 the
-   upper half of a binary32; both compute in f32. c64 and c128 are complex. The
-   last five are a value and its i32 index, as MPI_FLOAT_INT and so on. */
-/* clang-format off */
-#define BATON_DTYPE_LIST(X)                                                    \
-    X(I8, i8, 1) X(I16, i16, 2) X(I32, i32, 4) X(I64, i64, 8)                  \
-    X(U8, u8, 1) X(U16, u16, 2) X(U32, u32, 4) X(U64, u64, 8)                  \
-    X(F16, f16, 2) X(BF16, bf16, 2) X(F32, f32, 4) X(F64, f64, 8)              \
-    X(BOOL, bool, 1) X(C64, c64, 8) X(C128, c128, 16)                          \
-    X(I16_I32, i16_i32, 8) X(I32_I32, i32_i32, 8) X(I64_I32, i64_i32, 16)      \
-    X(F32_I32, f32_i32, 8) X(F64_I32, f64_i32, 16)
-/* clang-format on */
-
-/* BATON_I8 and so on. 0 is no type, so that a forgotten dtype is an error. */
-typedef enum baton_dtype {
-    BATON_DTYPE_NONE = 0,
-#define BATON_DTYPE_ENUM(NAME, name, bytes) BATON_##NAME,
-    BATON_DTYPE_LIST(BATON_DTYPE_ENUM)
-#undef BATON_DTYPE_ENUM
-        BATON_DTYPE_COUNT
-} baton_dtype_t;
-
-/* baton_dtype_size returns the bytes of an element; 0 if `dtype` is no type.
-   baton_dtype_name returns the type's name, such as "i8", and baton_dtype_find
-   finds the type of a name. */
+/* Return the bytes of an element (0 if `dtype` is no type), and the type's
+   name, such as "i8". baton_dtype_find finds the type of a name. The types are
+   in dtypes.h. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
@@ -104,8 +83,7 @@ BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
    AVG adds and then divides: if the sum overflows (f16 above 65504), the mean
-   is infinite. Build.h has the details. Both find functions look for a name,
-   such as "sum"; the message of BATON_ERR_INVALID lists the names. */
+   is infinite (build.h). An error of baton_op_find lists the names. */
 typedef struct baton_op baton_op_t;
 BATON_CHECKED baton_status_t baton_op_find(const char *name,
                                            const baton_op_t **out);

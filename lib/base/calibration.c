@@ -35,7 +35,7 @@ enum { FORM = 1 };
 
 /* The costs between hosts are those of TCP over 10 Gbit/s, the costs of a
    device those of 16 lanes of PCIe 4.0. Inside a host beta is fixed at 0.1. Of
-   every other cost 5 or 6 values were tried. The values that were taken make
+   each remaining cost 5 or 6 values were tried. The values that were taken make
    Baton choose algorithms that come closest to the fastest measured ones. The
    measurements were of six collectives (of all-reduces in place, too) with 2,
    3, 4 and 8 ranks on 2 processors, with 1 KiB to 4 MiB in ordinary and in

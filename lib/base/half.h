@@ -1,16 +1,48 @@
-/* Elements of vectors, taken as integers. f16 and bf16 are converted to and
-   from f32 with integer arithmetic and selects only, so that loops over
+/* Element types, and elements taken as integers. f16 and bf16 are converted to
+   and from f32 with integer arithmetic and selects only, so that loops over
    elements vectorise. Rounding is to nearest even. Every NaN becomes the one
    canonical NaN, so that a result does not depend on which instructions
    converted it. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
+#include <baton/types.h>
+
 #include <string.h>
 
-#define BATON__F16_NAN  0x7e00u
-#define BATON__BF16_NAN 0x7fc0u
+/* Returns the type of a complex number's parts or of a pair's value, or else
+   the type itself; and of such a type the digits (baton/dtypes.h). */
+static inline baton_dtype_t baton__part_of(baton_dtype_t dtype)
+{
+#define BATON__PART(NAME, name, bytes, type, PART)                             \
+    case BATON_##NAME:                                                         \
+        return BATON_##PART;
+    switch ((int)dtype) {
+        BATON_COMPLEX_LIST(BATON__PART)
+        BATON_PAIR_LIST(BATON__PART)
+    default:
+        return dtype;
+    }
+}
+
+static inline unsigned baton__digits_of(baton_dtype_t part)
+{
+#define BATON__DIGITS(NAME, name, bytes, type, digits)                         \
+    case BATON_##NAME:                                                         \
+        return digits;
+    switch ((int)part) {
+        BATON_SIGNED_LIST(BATON__DIGITS)
+        BATON_UNSIGNED_LIST(BATON__DIGITS)
+        BATON_FLOAT_LIST(BATON__DIGITS)
+    default:
+        return 1;
+    }
+}
+
+/* The bits of a float's infinity, and of its canonical NaN. */
+#define BATON__INFINITY(bytes, digits)                                         \
+    (((UINT64_C(1) << (8 * (bytes) - (digits))) - 1) << ((digits)-1))
+#define BATON__NAN(bytes, digits)                                              \
+    (BATON__INFINITY(bytes, digits) | UINT64_C(1) << ((digits)-2))
 
 /* The address of the lowest `size` bytes of a word. */
 #define BATON__LOW_BYTES(word, size)                                           \
@@ -83,7 +115,7 @@ static inline uint16_t baton__f16_of_f32(float value)
     uint32_t result = size < smallest ? subnormal : normal;
     result = size >= too_large ? 0x7c00u : result;
     result |= sign >> 16;
-    return (uint16_t)(size > infinity ? BATON__F16_NAN : result);
+    return (uint16_t)(size > infinity ? (uint32_t)BATON__NAN(2, 11) : result);
 }
 
 static inline float baton__f32_of_bf16(uint16_t half)
@@ -96,5 +128,17 @@ static inline uint16_t baton__bf16_of_f32(float value)
     uint32_t bits = baton__bits_of_f32(value);
     uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     uint32_t is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-    return (uint16_t)(is_nan ? BATON__BF16_NAN : rounded);
+    return (uint16_t)(is_nan ? (uint32_t)BATON__NAN(2, 8) : rounded);
 }
+
+/* What elements are computed in: f16 and bf16 in f32. */
+typedef float baton__wide_f16, baton__wide_bf16, baton__wide_f32;
+typedef double baton__wide_f64;
+#define baton__read_f16         baton__f32_of_f16
+#define baton__write_f16        baton__f16_of_f32
+#define baton__read_bf16        baton__f32_of_bf16
+#define baton__write_bf16       baton__bf16_of_f32
+#define baton__read_f32(value)  (value)
+#define baton__write_f32(value) (value)
+#define baton__read_f64(value)  (value)
+#define baton__write_f64(value) (value)

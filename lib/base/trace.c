@@ -32,19 +32,39 @@
 enum {
     /* The number of file names that are tried, if earlier processes with the
        same host and PID have left their files. */
-    FILES = 100
+    FILES = 100,
+    /* The number of ticks for which the time is computed before the clock is
+       read again: from 0.2 ms to 50 ms. */
+    TRUSTED = 1 << 20,
+    /* The rate is measured over at least LEAST_NS, and at most MOST_NS, since
+       the kernel adjusts the clock's rate. */
+    LEAST_NS = 1000000,
+    MOST_NS = 1000000000,
+    /* Clock and counter were read at the same time if it took no longer to
+       read the clock twice. */
+    CLOSE_NS = 250
 };
-#define PUT(to, type, field, of)                                               \
-    atomic_store_explicit((_Atomic type *)&(to)->field, (of),                  \
-                          memory_order_release)
-
-/* The contents of the file. */
-struct baton__trace {
-    baton_trace_head_t head;
-    baton_trace_schedule_t schedules[BATON_TRACE_SCHEDULES];
-    baton_trace_name_t names[BATON_TRACE_NAMES];
-    baton_trace_record_t records[];
-};
+/* A counter that each thread can read: the kernel's name for it, its value, and
+   what makes the processor complete all loads before it reads the value. */
+#if defined __x86_64__
+#define COUNTER          "tsc"
+#define TICKS()          __builtin_ia32_rdtsc()
+#define COMPLETE_LOADS() __builtin_ia32_lfence()
+#elif defined __aarch64__
+#define COUNTER          "arch_sys_counter"
+#define TICKS()          trace_ticks()
+#define COMPLETE_LOADS() __asm__ volatile("isb" ::: "memory")
+static uint64_t trace_ticks(void)
+{
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+}
+#else
+#define COUNTER ""
+#define TICKS() UINT64_C(0)
+#define COMPLETE_LOADS()
+#endif
 
 struct baton__trace_switch baton__trace;
 
@@ -53,12 +73,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* the file in memory; NULL: no file was created */
 static baton__trace_t *mapped;
 static size_t mapped_bytes;      /* size of the file in bytes */
-static int lap_bits;             /* the file has 2^lap_bits records */
 static char folder_of[PATH_MAX]; /* the folder of the file */
 static _Atomic uint32_t name_count;
 static uint16_t schedule_count;
 /* the kernel's number of this thread; 0: not read yet */
 static _Thread_local uint32_t thread_number;
+
+/* How the time is computed from the counter: a tick takes rate / 2^32 ns; 0: it
+   is not known yet. */
+static struct {
+    _Alignas(64) _Atomic uint64_t turn; /* odd while a thread writes the rest */
+    /* The values of counter and clock when both were read last. */
+    _Atomic uint64_t ticks, ns, rate;
+    uint64_t first_ticks, first_ns; /* the rate is measured since then */
+} timer;
+/* The kernel computes CLOCK_MONOTONIC from the counter. */
+static bool counts;
 
 /* ---- the file ------------------------------------------------------------ */
 
@@ -124,11 +154,13 @@ static int trace_map(int fd, size_t bytes, baton__trace_t **out)
     if (error != 0) {
         return error;
     }
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_POPULATE, fd, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) {
         return errno;
     }
+    /* The first store into each page takes 3 us on a disk's file system, even
+       if the page is in memory (MAP_POPULATE only reads it). */
+    memset(memory, 0, bytes);
     *out = memory;
     return 0;
 }
@@ -175,6 +207,11 @@ static baton_status_t trace_open(const char *folder)
                             "of two",
                             (long long)records);
     }
+    char clock[32] = "";
+    (void)baton__descriptor_read("/sys/devices/system/clocksource/clocksource0/"
+                                 "current_clocksource",
+                                 clock, sizeof clock);
+    counts = strcmp(clock, COUNTER "\n") == 0;
     (void)gethostname(host, sizeof host - 1);
     (void)pthread_once(&once, trace_handle_forks);
     int fd = trace_create(folder, host, path, sizeof path);
@@ -192,7 +229,7 @@ static baton_status_t trace_open(const char *folder)
     trace_fill(trace, host, (uint32_t)records);
     mapped = trace;
     mapped_bytes = bytes;
-    lap_bits = __builtin_ctzll((uint64_t)records);
+    baton__trace.lap_bits = __builtin_ctzll((uint64_t)records);
     (void)snprintf(folder_of, sizeof folder_of, "%s", folder);
     return BATON_OK;
 }
@@ -239,43 +276,55 @@ void baton__trace_begin_if_asked(void)
     }
 }
 
+/* ---- the time ------------------------------------------------------------ */
+
+/* Reads the clock, and the counter, so that the next times can be computed. */
+static uint64_t trace_read_clock(void)
+{
+    const uint64_t ns = baton__clock_ns();
+    const uint64_t ticks = TICKS();
+    uint64_t turn = timer.turn;
+    if (counts && turn % 2 == 0 && baton__clock_ns() - ns <= CLOSE_NS &&
+        atomic_compare_exchange_strong(&timer.turn, &turn, turn + 1)) {
+        const uint64_t spent_ns = ns - timer.first_ns;
+        if (spent_ns > MOST_NS) {
+            timer.first_ticks = ticks;
+            timer.first_ns = ns;
+        } else if (spent_ns > LEAST_NS) {
+            timer.rate = (spent_ns << 32) / (ticks - timer.first_ticks);
+        }
+        timer.ticks = ticks;
+        timer.ns = ns;
+        timer.turn = turn + 2;
+    }
+    return ns;
+}
+
+/* Reading the clock takes 20 ns, most of which it waits until all instructions
+   before it have ended. Reading the counter does not wait. */
+uint64_t baton__trace_now(bool after_loads)
+{
+    if (after_loads) {
+        COMPLETE_LOADS();
+    }
+    const uint64_t turn = timer.turn;
+    const uint64_t since = TICKS() - timer.ticks;
+    const uint64_t rate = timer.rate;
+    const uint64_t ns = timer.ns + (since * rate >> 32);
+    return since < TRUSTED && rate != 0 && turn % 2 == 0 && timer.turn == turn
+               ? ns
+               : trace_read_clock();
+}
+
 /* ---- entries ------------------------------------------------------------- */
 
-void baton__trace_add(const baton_trace_record_t *record)
+uint32_t baton__trace_thread(void)
 {
-    baton__trace_t *trace =
-        atomic_load_explicit(&baton__trace.file, memory_order_acquire);
-    if (trace == NULL) {
-        return;
-    }
     uint32_t *number = &thread_number;
     if (*number == 0) {
         *number = (uint32_t)syscall(SYS_gettid);
     }
-    const uint64_t i = atomic_fetch_add_explicit(
-        (_Atomic uint64_t *)&trace->head.written, 1, memory_order_relaxed);
-    const uint64_t lap = i >> lap_bits;
-    baton_trace_record_t *to = &trace->records[i - (lap << lap_bits)];
-    /* The next record's atomic addition waits for the stores to this record. So
-       that stores are quick, the cache line of a later record is prefetched
-       here. */
-    __builtin_prefetch(to + 16, 1);
-    /* Each of these stores is a release. So a reader that sees a part of the
-       new record also sees that `what` is NONE, or sees the whole record. The
-       fields are stored one by one, as the caller has stored those of
-       `*record`: a wider load from `*record` would have to wait for several of
-       the caller's stores. */
-    PUT(to, uint8_t, what, BATON_TRACE_NONE);
-    PUT(to, uint64_t, time_ns, record->time_ns);
-    PUT(to, uint64_t, value, record->value);
-    PUT(to, uint32_t, epoch, record->epoch);
-    PUT(to, uint32_t, thread, *number);
-    PUT(to, uint32_t, node, record->node);
-    PUT(to, uint32_t, tag, record->tag);
-    PUT(to, int32_t, peer, record->peer);
-    PUT(to, uint16_t, schedule, record->schedule);
-    PUT(to, uint8_t, lap, (uint8_t)lap);
-    PUT(to, uint8_t, what, record->what);
+    return *number;
 }
 
 uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule)
@@ -338,7 +387,7 @@ void baton_trace_begin(const char *name)
     if (trace != NULL) {
         const bool named = name != NULL && *name != '\0';
         baton__trace_add(&(baton_trace_record_t){
-            .time_ns = baton__clock_ns(),
+            .time_ns = baton__trace_now(false),
             .value = trace_name(trace, named ? name : "?"),
             .peer = -1,
             .what = BATON_TRACE_SPAN});
@@ -348,8 +397,9 @@ void baton_trace_begin(const char *name)
 void baton_trace_end(void)
 {
     if (baton__trace_is_on()) {
-        baton__trace_add(&(baton_trace_record_t){.time_ns = baton__clock_ns(),
-                                                 .peer = -1,
-                                                 .what = BATON_TRACE_SPAN_END});
+        baton__trace_add(
+            &(baton_trace_record_t){.time_ns = baton__trace_now(false),
+                                    .peer = -1,
+                                    .what = BATON_TRACE_SPAN_END});
     }
 }

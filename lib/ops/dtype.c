@@ -4,12 +4,12 @@
 #include <string.h>
 
 static const char *const names[] = {
-#define DTYPE_NAME(NAME, name, bytes) [BATON_##NAME] = #name,
+#define DTYPE_NAME(NAME, name, ...) [BATON_##NAME] = #name,
     [BATON_DTYPE_NONE] = "none", BATON_DTYPE_LIST(DTYPE_NAME)};
 
 size_t baton_dtype_size(baton_dtype_t dtype)
 {
-#define DTYPE_SIZE(NAME, name, bytes) [BATON_##NAME] = (bytes),
+#define DTYPE_SIZE(NAME, name, bytes, ...) [BATON_##NAME] = (bytes),
     static const unsigned char sizes[] = {BATON_DTYPE_LIST(DTYPE_SIZE)};
     return (size_t)dtype < sizeof sizes ? sizes[dtype] : 0;
 }

@@ -35,21 +35,19 @@ uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i)
 
 /* f16 and bf16 elements are added in f32, and the sum is rounded once. Factors
    are multiplied in double. */
-#define IDENTITY(x) (x)
-#define ELEMENT(name, type, wide, read, write)                                 \
+#define ELEMENT(NAME, name, bytes, type, digits)                               \
     static inline type add_##name(type a, type b)                              \
     {                                                                          \
-        return write(read(a) + read(b));                                       \
+        return baton__write_##name(baton__read_##name(a) +                     \
+                                   baton__read_##name(b));                     \
     }                                                                          \
     static inline type scale_##name(type a, double factor)                     \
     {                                                                          \
-        return write((wide)((double)read(a) * factor));                        \
+        return baton__write_##name(                                            \
+            (baton__wide_##name)((double)baton__read_##name(a) * factor));     \
     }
 
-ELEMENT(f16, uint16_t, float, baton__f32_of_f16, baton__f16_of_f32)
-ELEMENT(bf16, uint16_t, float, baton__f32_of_bf16, baton__bf16_of_f32)
-ELEMENT(f32, float, float, IDENTITY, IDENTITY)
-ELEMENT(f64, double, double, IDENTITY, IDENTITY)
+BATON_FLOAT_LIST(ELEMENT)
 
 /* ---- loops by type ----------------------------------------------------- */
 
@@ -114,30 +112,22 @@ typedef struct work {
     STORE(element, after);                                                     \
     STORE(at + INDEX_BYTES, before);
 
-#define LOOPS(name, type)                                                      \
+#define LOOPS(NAME, name, bytes, type, digits)                                 \
     LOOP(gather_##name, type, NEXT_INDEX, GATHER(type, 0))                     \
     LOOP(take_##name, type, NEXT_INDEX, GATHER(type, 1))                       \
     LOOP(put_##name, type, NEXT_ENTRY(type), PUT(type))                        \
     LOOP(add_to_##name, type, NEXT_ENTRY(type), ADD(name, type))
 
-LOOPS(f16, uint16_t)
-LOOPS(bf16, uint16_t)
-LOOPS(f32, float)
-LOOPS(f64, double)
+BATON_FLOAT_LIST(LOOPS)
 
+enum { GATHERS, TAKES, PUTS, ADDS, WORKS };
 typedef void (*loop_fn)(const work_t *w);
+#define LOOPS_OF(NAME, name, ...)                                              \
+    [BATON_##NAME] = {gather_##name, take_##name, put_##name, add_to_##name},
+static const loop_fn loops[BATON_DTYPE_COUNT][WORKS] = {
+    BATON_FLOAT_LIST(LOOPS_OF)};
 
-#define BY_TYPE(op)                                                            \
-    {                                                                          \
-        [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16,                      \
-        [BATON_F32] = op##_f32, [BATON_F64] = op##_f64                         \
-    }
-static const loop_fn gather_loops[BATON_DTYPE_COUNT] = BY_TYPE(gather);
-static const loop_fn take_loops[BATON_DTYPE_COUNT] = BY_TYPE(take);
-static const loop_fn put_loops[BATON_DTYPE_COUNT] = BY_TYPE(put);
-static const loop_fn add_loops[BATON_DTYPE_COUNT] = BY_TYPE(add_to);
-
-static void entries_run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
+static void entries_run(int op, baton_dtype_t dtype, bool indices,
                         const char *function, const work_t *work)
 {
     bool any = work->count > 0;
@@ -145,7 +135,7 @@ static void entries_run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
         baton__is_given(work->entries, any, function, "entries") &&
         baton__is_given(work->indices, any && indices, function, "indices") &&
         baton__is_given(work->dense, any, function, "dense")) {
-        loops[dtype](work);
+        loops[dtype][op](work);
     }
 }
 
@@ -155,14 +145,14 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
 {
     /* The cast is safe: this loop only reads the vector. */
     const work_t work = {entries, count, indices, (void *)(uintptr_t)dense, 1};
-    entries_run(gather_loops, dtype, true, __func__, &work);
+    entries_run(GATHERS, dtype, true, __func__, &work);
 }
 
 void baton_entries_take(baton_dtype_t dtype, void *entries,
                         const uint32_t *indices, size_t count, void *dense)
 {
     const work_t work = {entries, count, indices, dense, 1};
-    entries_run(take_loops, dtype, true, __func__, &work);
+    entries_run(TAKES, dtype, true, __func__, &work);
 }
 
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
@@ -170,14 +160,14 @@ void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
 {
     /* The cast is safe: this loop only reads the list. */
     const work_t work = {(void *)(uintptr_t)entries, count, NULL, dense, 1};
-    entries_run(put_loops, dtype, false, __func__, &work);
+    entries_run(PUTS, dtype, false, __func__, &work);
 }
 
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense)
 {
     const work_t work = {entries, count, NULL, dense, factor};
-    entries_run(add_loops, dtype, false, __func__, &work);
+    entries_run(ADDS, dtype, false, __func__, &work);
 }
 
 void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
@@ -211,13 +201,12 @@ typedef struct tile {
     uint64_t first; /* the first index of the tile */
     uint64_t present[TILE_WORDS];
     union {
-        uint16_t f16[TILE], bf16[TILE];
-        float f32[TILE];
-        double f64[TILE];
+#define SUMS(NAME, name, bytes, type, digits) type name[TILE];
+        BATON_FLOAT_LIST(SUMS)
     } sum;
 } tile_t;
 
-#define TILE_LOOPS(name, type)                                                 \
+#define TILE_LOOPS(NAME, name, bytes, type, digits)                            \
     static inline __attribute__((always_inline)) void tile_put_##name(         \
         tile_t *tile, baton_entries_t *list, const char *dense)                \
     {                                                                          \
@@ -271,18 +260,15 @@ typedef struct tile {
         return (size_t)(at - out) / (INDEX_BYTES + sizeof(type));              \
     }
 
-TILE_LOOPS(f16, uint16_t)
-TILE_LOOPS(bf16, uint16_t)
-TILE_LOOPS(f32, float)
-TILE_LOOPS(f64, double)
+BATON_FLOAT_LIST(TILE_LOOPS)
 
-typedef void (*tile_add_fn)(tile_t *tile, baton_entries_t *list,
-                            const char *dense);
-typedef size_t (*tile_emit_fn)(const tile_t *tile, char *out);
-static const tile_add_fn tile_adds[BATON_DTYPE_COUNT] = BY_TYPE(tile_add);
-static const tile_add_fn tile_adds_onto[BATON_DTYPE_COUNT] =
-    BY_TYPE(tile_add_onto);
-static const tile_emit_fn tile_emits[BATON_DTYPE_COUNT] = BY_TYPE(tile_emit);
+#define TILES_OF(NAME, name, ...)                                              \
+    [BATON_##NAME] = {tile_add_##name, tile_add_onto_##name, tile_emit_##name},
+static const struct {
+    void (*add)(tile_t *tile, baton_entries_t *list, const char *dense);
+    void (*add_onto)(tile_t *tile, baton_entries_t *list, const char *dense);
+    size_t (*emit)(const tile_t *tile, char *out);
+} tiles[BATON_DTYPE_COUNT] = {BATON_FLOAT_LIST(TILES_OF)};
 
 /* Returns the lowest first index of the lists; UINT64_MAX if all lists are
    empty. */
@@ -326,12 +312,11 @@ static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
         tile.first = lowest;
         memset(tile.present, 0, sizeof tile.present);
         for (size_t i = 0; i < list_count; i++) {
-            const tile_add_fn *adds =
-                dense != NULL && i > 0 ? tile_adds_onto : tile_adds;
-            adds[dtype](&tile, &lists[i], dense);
+            (dense != NULL && i > 0 ? tiles[dtype].add_onto : tiles[dtype].add)(
+                &tile, &lists[i], dense);
         }
         written +=
-            tile_emits[dtype](&tile, out + written * baton_entry_bytes(dtype));
+            tiles[dtype].emit(&tile, out + written * baton_entry_bytes(dtype));
     }
     return written;
 }
@@ -362,7 +347,7 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
    if the entry's bit is set; otherwise the next entry overwrites this one. This
    needs no branch, which would be mispredicted, and no merge of the two lists,
    which would wait for each comparison. */
-#define COMMON(name, type)                                                     \
+#define COMMON(NAME, name, bytes, type, digits)                                \
     static size_t common_##name(const char *at, size_t count,                  \
                                 const uint32_t *indices, size_t index_count,   \
                                 bool clear, char *out)                         \
@@ -395,18 +380,16 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
         return (size_t)(to - out) / step;                                      \
     }
 
-COMMON(f16, uint16_t)
-COMMON(bf16, uint16_t)
-COMMON(f32, float)
-COMMON(f64, double)
+BATON_FLOAT_LIST(COMMON)
 
 size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
                             size_t count, const uint32_t *indices,
                             size_t index_count, bool clear, void *out)
 {
-    static size_t (*const loops[BATON_DTYPE_COUNT])(
-        const char *, size_t, const uint32_t *, size_t, bool, char *) =
-        BY_TYPE(common);
+#define COMMON_OF(NAME, name, ...) [BATON_##NAME] = common_##name,
+    static size_t (*const commons[BATON_DTYPE_COUNT])(
+        const char *, size_t, const uint32_t *, size_t, bool,
+        char *) = {BATON_FLOAT_LIST(COMMON_OF)};
     bool any = count > 0 && index_count > 0;
     if (!baton__is_selectable(dtype, __func__) ||
         !baton__is_given(entries, any, __func__, "entries") ||
@@ -414,7 +397,7 @@ size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
         !baton__is_given(out, any, __func__, "out")) {
         return 0;
     }
-    return loops[dtype](entries, count, indices, index_count, clear, out);
+    return commons[dtype](entries, count, indices, index_count, clear, out);
 }
 
 /* ---- dense vectors ----------------------------------------------------- */
@@ -426,7 +409,7 @@ void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
         !baton__is_given(values, count > 0, __func__, "values")) {
         return;
     }
-    baton__select_kernels()->scale[dtype](values, count, factor);
+    baton__select_kernels()->of[dtype].scale(values, count, factor);
 }
 
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
@@ -437,7 +420,7 @@ baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
         !baton__is_given(values, count > 0, __func__, "values")) {
         return result;
     }
-    baton__select_kernels()->measure[dtype](values, count, &result);
+    baton__select_kernels()->of[dtype].measure(values, count, &result);
     uint64_t nan = baton__filter_of(dtype, BATON_SIDE_BOTH).nan;
     result.largest = result.largest < nan ? result.largest : nan;
     return result;

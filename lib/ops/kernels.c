@@ -71,23 +71,15 @@ static inline int16_t kernels_half_key(uint16_t half)
     return (int16_t)(bits ^ (bits < 0 ? 0x7fff : 0));
 }
 
-#define HALF_FUNCTIONS(name, infinity, nan)                                    \
-    static inline uint16_t name##_sum(uint16_t a, uint16_t b)                  \
-    {                                                                          \
-        return baton__##name##_of_f32(baton__f32_of_##name(a) +                \
-                                      baton__f32_of_##name(b));                \
-    }                                                                          \
-    static inline uint16_t name##_prod(uint16_t a, uint16_t b)                 \
-    {                                                                          \
-        return baton__##name##_of_f32(baton__f32_of_##name(a) *                \
-                                      baton__f32_of_##name(b));                \
-    }                                                                          \
+#define HALF_FUNCTIONS(name, digits)                                           \
     static inline uint16_t name##_pick(uint16_t a, uint16_t b, int16_t key)    \
     {                                                                          \
         uint16_t a_size = a & 0x7fffu, b_size = b & 0x7fffu;                   \
         uint16_t size = a_size > b_size ? a_size : b_size;                     \
         uint16_t result = (uint16_t)kernels_half_key((uint16_t)key);           \
-        return size > (infinity) ? (uint16_t)(nan) : result;                   \
+        return size > (uint16_t)BATON__INFINITY(2, digits)                     \
+                   ? (uint16_t)BATON__NAN(2, digits)                           \
+                   : result;                                                   \
     }                                                                          \
     static inline uint16_t name##_min(uint16_t a, uint16_t b)                  \
     {                                                                          \
@@ -100,102 +92,78 @@ static inline int16_t kernels_half_key(uint16_t half)
         return name##_pick(a, b, a_key > b_key ? a_key : b_key);               \
     }
 
-HALF_FUNCTIONS(f16, 0x7c00, BATON__F16_NAN)
-HALF_FUNCTIONS(bf16, 0x7f80, BATON__BF16_NAN)
+HALF_FUNCTIONS(f16, 11)
+HALF_FUNCTIONS(bf16, 8)
 
 /* Compilers do not use the processor's own instructions to convert f16. So the
    functions f16_sum_block and f16_prod_block reduce whole vectors with these
    instructions, and return the number of elements that they have reduced. */
 #if defined(__AVX512F__)
-#define F16_BLOCK(name, operation)                                             \
-    static size_t f16_##name##_block(unsigned char *target,                    \
-                                     const unsigned char *left,                \
-                                     const unsigned char *right, size_t count) \
-    {                                                                          \
-        const __m512 nan = _mm512_set1_ps(__builtin_nanf(""));                 \
-        size_t done = 0;                                                       \
-        for (; done + 16 <= count; done += 16) {                               \
-            __m512 a = _mm512_cvtph_ps(                                        \
-                _mm256_loadu_si256((const void *)(left + 2 * done)));          \
-            __m512 b = _mm512_cvtph_ps(                                        \
-                _mm256_loadu_si256((const void *)(right + 2 * done)));         \
-            __m512 r = _mm512_##operation##_ps(a, b);                          \
-            __mmask16 bad = _mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q);            \
-            r = _mm512_mask_mov_ps(r, bad, nan);                               \
-            _mm256_storeu_si256((void *)(target + 2 * done),                   \
-                                _mm512_cvtps_ph(r, _MM_FROUND_TO_NEAREST_INT | \
-                                                       _MM_FROUND_NO_EXC));    \
-        }                                                                      \
-        return done;                                                           \
-    }
+typedef __m512 floats_t;
+typedef __m256i halves_t;
+#define WIDEN(halves) _mm512_cvtph_ps(halves)
+#define NARROW(floats)                                                         \
+    _mm512_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define ONE_NAN(r)                                                             \
+    _mm512_mask_mov_ps(r, _mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q),              \
+                       _mm512_set1_ps(__builtin_nanf("")))
 #elif defined(__F16C__)
-#define F16_BLOCK(name, operation)                                             \
-    static size_t f16_##name##_block(unsigned char *target,                    \
-                                     const unsigned char *left,                \
-                                     const unsigned char *right, size_t count) \
-    {                                                                          \
-        const __m256 nan = _mm256_set1_ps(__builtin_nanf(""));                 \
-        size_t done = 0;                                                       \
-        for (; done + 8 <= count; done += 8) {                                 \
-            __m256 a = _mm256_cvtph_ps(                                        \
-                _mm_loadu_si128((const void *)(left + 2 * done)));             \
-            __m256 b = _mm256_cvtph_ps(                                        \
-                _mm_loadu_si128((const void *)(right + 2 * done)));            \
-            __m256 r = _mm256_##operation##_ps(a, b);                          \
-            r = _mm256_blendv_ps(r, nan, _mm256_cmp_ps(r, r, _CMP_UNORD_Q));   \
-            _mm_storeu_si128((void *)(target + 2 * done),                      \
-                             _mm256_cvtps_ph(r, _MM_FROUND_TO_NEAREST_INT));   \
-        }                                                                      \
-        return done;                                                           \
-    }
-#else
-#define F16_BLOCK(name, operation)                                             \
-    static size_t f16_##name##_block(unsigned char *target,                    \
-                                     const unsigned char *left,                \
-                                     const unsigned char *right, size_t count) \
-    {                                                                          \
-        return 0;                                                              \
-    }
+typedef __m256 floats_t;
+typedef __m128i halves_t;
+#define WIDEN(halves)  _mm256_cvtph_ps(halves)
+#define NARROW(floats) _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT)
+#define ONE_NAN(r)                                                             \
+    _mm256_blendv_ps(r, _mm256_set1_ps(__builtin_nanf("")),                    \
+                     _mm256_cmp_ps(r, r, _CMP_UNORD_Q))
 #endif
 
-F16_BLOCK(sum, add)
-F16_BLOCK(prod, mul)
+#if defined(__F16C__)
+#define F16_BLOCK(name, operation)                                             \
+    static size_t f16_##name##_block(unsigned char *target,                    \
+                                     const unsigned char *left,                \
+                                     const unsigned char *right, size_t count) \
+    {                                                                          \
+        enum { WIDTH = sizeof(halves_t) / 2 };                                 \
+        size_t done = 0;                                                       \
+        for (; done + WIDTH <= count; done += WIDTH) {                         \
+            halves_t a, b, narrow;                                             \
+            memcpy(&a, left + 2 * done, sizeof a);                             \
+            memcpy(&b, right + 2 * done, sizeof b);                            \
+            floats_t r = WIDEN(a) operation WIDEN(b);                          \
+            r = ONE_NAN(r);                                                    \
+            narrow = NARROW(r);                                                \
+            memcpy(target + 2 * done, &narrow, sizeof narrow);                 \
+        }                                                                      \
+        return done;                                                           \
+    }
+
+F16_BLOCK(sum, +)
+F16_BLOCK(prod, *)
+#define BLOCK_f16(op) f16_##op##_block(target, left, right, count)
+#else
+#define BLOCK_f16(op) 0
+#endif
+#define BLOCK_bf16(op) 0
+#define BLOCK_f32(op)  0
+#define BLOCK_f64(op)  0
 
 /* ---- the loops -------------------------------------------------------- */
 
-#define LOOP(name, type, value) LOOP_OF(name, type, type FOREIGN, value)
-#define LOOP_OF(name, type, foreign, value)                                    \
+#define LOOP(name, type, value) LOOP_AFTER(0, name, type, type FOREIGN, value)
+#define LOOP_AFTER(done, name, type, foreign, value)                           \
     static void name(void *target, const void *left, const void *right,        \
-                     size_t count) LOOP_BODY(type, foreign, value)
-#define AVERAGE(name, type, value)                                             \
-    static void average_##name(void *target, const void *left,                 \
-                               const void *right, size_t count, double ranks)  \
-        LOOP_BODY(type, type FOREIGN, value)
-#define LOOP_BODY(type, foreign, value)                                        \
+                     size_t count) LOOP_BODY(done, type, foreign, value)
+#define LOOP_BODY(done, type, foreign, value)                                  \
     {                                                                          \
         typedef foreign element_t;                                             \
         element_t *t = target;                                                 \
         const element_t *l = left, *r = right;                                 \
         INDEPENDENT                                                            \
-        for (size_t i = 0; i < count; i++) {                                   \
+        for (size_t i = done; i < count; i++) {                                \
             const type a = l[i], b = r[i], result = (value);                   \
             t[i] = result;                                                     \
         }                                                                      \
     }
-
-/* The factor 1u makes the arithmetic unsigned. Without it, short types would be
-   promoted to int, which could overflow. */
-#define UNSIGNED_LOOPS(name, type)                                             \
-    LOOP(sum_##name, type, (type)(1u * a + b))                                 \
-    LOOP(prod_##name, type, (type)(1u * a * b))
-#define ORDERED_LOOPS(name, type)                                              \
-    LOOP(min_##name, type, a < b ? a : b)                                      \
-    LOOP(max_##name, type, a > b ? a : b)
-#define FLOAT_LOOPS(name, type, sum, prod)                                     \
-    LOOP(sum_##name, type, sum)                                                \
-    LOOP(prod_##name, type, prod)                                              \
-    LOOP(min_##name, type, name##_min(a, b))                                   \
-    LOOP(max_##name, type, name##_max(a, b))
 
 /* Defines the reduction of elements that consist of `parts` parts each. The
    function `of_part` reduces the parts one by one. */
@@ -206,19 +174,39 @@ F16_BLOCK(prod, mul)
         of_part(target, left, right, (parts)*count);                           \
     }
 
-#define HALF_AVERAGE(name)                                                     \
-    baton__##name##_of_f32(                                                    \
-        (baton__f32_of_##name(a) + baton__f32_of_##name(b)) / (float)ranks)
+/* The number in a function's name is the size of an element in bytes. Sums and
+   products of signed integers have the bits of unsigned ones. The factor 1u
+   makes the arithmetic unsigned; without it, short types would be promoted to
+   int, which could overflow. */
+#define SIGNED_LOOPS(NAME, name, bytes, type, digits)                          \
+    LOOP(min_##name, type, a < b ? a : b)                                      \
+    LOOP(max_##name, type, a > b ? a : b)
+#define UNSIGNED_LOOPS(NAME, name, bytes, type, digits)                        \
+    SIGNED_LOOPS(NAME, name, bytes, type, digits)                              \
+    LOOP(sum_##bytes, type, (type)(1u * a + b))                                \
+    LOOP(prod_##bytes, type, (type)(1u * a * b))                               \
+    OF_PARTS(band_##bytes, band, bytes)                                        \
+    OF_PARTS(bor_##bytes, bor, bytes)                                          \
+    OF_PARTS(bxor_##bytes, bxor, bytes)                                        \
+    LOOP(land_##bytes, type, (type)(a != 0 && b != 0))                         \
+    LOOP(lor_##bytes, type, (type)(a != 0 || b != 0))                          \
+    LOOP(lxor_##bytes, type, (type)((a != 0) != (b != 0)))
 
-/* The number in a function's name is the size of an element in bytes. */
-#define BITWISE_LOOPS(size)                                                    \
-    OF_PARTS(band_##size, band_1, size)                                        \
-    OF_PARTS(bor_##size, bor_1, size)                                          \
-    OF_PARTS(bxor_##size, bxor_1, size)
-#define LOGICAL_LOOPS(size, type)                                              \
-    LOOP(land_##size, type, (type)(a != 0 && b != 0))                          \
-    LOOP(lor_##size, type, (type)(a != 0 || b != 0))                           \
-    LOOP(lxor_##size, type, (type)((a != 0) != (b != 0)))
+#define FLOAT_LOOPS(NAME, name, bytes, type, digits)                           \
+    LOOP_AFTER(                                                                \
+        BLOCK_##name(sum), sum_##name, type, type FOREIGN,                     \
+        baton__write_##name(baton__read_##name(a) + baton__read_##name(b)))    \
+    LOOP_AFTER(                                                                \
+        BLOCK_##name(prod), prod_##name, type, type FOREIGN,                   \
+        baton__write_##name(baton__read_##name(a) * baton__read_##name(b)))    \
+    LOOP(min_##name, type, name##_min(a, b))                                   \
+    LOOP(max_##name, type, name##_max(a, b))                                   \
+    static void average_##name(void *target, const void *left,                 \
+                               const void *right, size_t count, double ranks)  \
+        LOOP_BODY(0, type, type FOREIGN,                                       \
+                  baton__write_##name(                                         \
+                      (baton__read_##name(a) + baton__read_##name(b)) /        \
+                      (baton__wide_##name)ranks))
 
 #define STRUCT __attribute__((may_alias, packed))
 
@@ -270,12 +258,12 @@ F16_BLOCK(prod, mul)
         index = a_first ? a.index : index;                                     \
         return (name##_t){.value = value, .index = index};                     \
     }                                                                          \
-    LOOP_OF(minloc_##name, name##_t, name##_t,                                 \
-            name##_of(a, b, FIRST(is_nan, a, <, b), FIRST(is_nan, b, <, a),    \
-                      least(a.value, b.value)))                                \
-    LOOP_OF(maxloc_##name, name##_t, name##_t,                                 \
-            name##_of(a, b, FIRST(is_nan, a, >, b), FIRST(is_nan, b, >, a),    \
-                      greatest(a.value, b.value)))
+    LOOP_AFTER(0, minloc_##name, name##_t, name##_t,                           \
+               name##_of(a, b, FIRST(is_nan, a, <, b), FIRST(is_nan, b, <, a), \
+                         least(a.value, b.value)))                             \
+    LOOP_AFTER(0, maxloc_##name, name##_t, name##_t,                           \
+               name##_of(a, b, FIRST(is_nan, a, >, b), FIRST(is_nan, b, >, a), \
+                         greatest(a.value, b.value)))
 #define FIRST(is_nan, a, precedes, b)                                          \
     ((a.value precedes b.value) | (is_nan(a.value) & !is_nan(b.value)))
 #define IS_NAN(value)    ((value) != (value))
@@ -283,53 +271,12 @@ F16_BLOCK(prod, mul)
 #define LEAST(a, b)      ((a) < (b) ? (a) : (b))
 #define GREATEST(a, b)   ((a) > (b) ? (a) : (b))
 
-/* Reduces whole vectors by f16_NAME_block, and the remaining elements one by
-   one. */
-#define F16_LOOP(name)                                                         \
-    LOOP(name##_f16_rest, uint16_t, f16_##name(a, b))                          \
-    static void name##_f16(void *target, const void *left, const void *right,  \
-                           size_t count)                                       \
-    {                                                                          \
-        size_t done = f16_##name##_block(target, left, right, count);          \
-        name##_f16_rest((unsigned char *)target + 2 * done,                    \
-                        (const unsigned char *)left + 2 * done,                \
-                        (const unsigned char *)right + 2 * done,               \
-                        count - done);                                         \
-    }
-
-UNSIGNED_LOOPS(u8, uint8_t)
-UNSIGNED_LOOPS(u16, uint16_t)
-UNSIGNED_LOOPS(u32, uint32_t)
-UNSIGNED_LOOPS(u64, uint64_t)
-ORDERED_LOOPS(i8, int8_t)
-ORDERED_LOOPS(i16, int16_t)
-ORDERED_LOOPS(i32, int32_t)
-ORDERED_LOOPS(i64, int64_t)
-ORDERED_LOOPS(u8, uint8_t)
-ORDERED_LOOPS(u16, uint16_t)
-ORDERED_LOOPS(u32, uint32_t)
-ORDERED_LOOPS(u64, uint64_t)
-F16_LOOP(sum)
-F16_LOOP(prod)
-LOOP(min_f16, uint16_t, f16_min(a, b))
-LOOP(max_f16, uint16_t, f16_max(a, b))
-FLOAT_LOOPS(bf16, uint16_t, bf16_sum(a, b), bf16_prod(a, b))
-FLOAT_LOOPS(f32, float, a + b, a *b)
-FLOAT_LOOPS(f64, double, a + b, a *b)
-AVERAGE(f16, uint16_t, HALF_AVERAGE(f16))
-AVERAGE(bf16, uint16_t, HALF_AVERAGE(bf16))
-AVERAGE(f32, float, (a + b) / (float)ranks)
-AVERAGE(f64, double, (a + b) / ranks)
-LOOP(band_1, uint8_t, a &b)
-LOOP(bor_1, uint8_t, a | b)
-LOOP(bxor_1, uint8_t, a ^ b)
-BITWISE_LOOPS(2)
-BITWISE_LOOPS(4)
-BITWISE_LOOPS(8)
-LOGICAL_LOOPS(1, uint8_t)
-LOGICAL_LOOPS(2, uint16_t)
-LOGICAL_LOOPS(4, uint32_t)
-LOGICAL_LOOPS(8, uint64_t)
+LOOP(band, uint8_t, a &b)
+LOOP(bor, uint8_t, a | b)
+LOOP(bxor, uint8_t, a ^ b)
+BATON_SIGNED_LIST(SIGNED_LOOPS)
+BATON_UNSIGNED_LIST(UNSIGNED_LOOPS)
+BATON_FLOAT_LIST(FLOAT_LOOPS)
 COMPLEX_LOOPS(c64, f32, float)
 COMPLEX_LOOPS(c128, f64, double)
 PAIR_LOOPS(i16_i32, int16_t, int16_t padding;, , IS_NO_NAN, LEAST, GREATEST)
@@ -340,40 +287,23 @@ PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
 
 /* ---- the table -------------------------------------------------------- */
 
-#define FLOATS(op)                                                             \
-    [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16, [BATON_F32] = op##_f32,  \
-    [BATON_F64] = op##_f64
-#define UNSIGNED(op)                                                           \
-    [BATON_U8] = op##_u8, [BATON_U16] = op##_u16, [BATON_U32] = op##_u32,      \
-    [BATON_U64] = op##_u64
+#define ARITHMETIC(name)                                                       \
+    [BATON__OP_SUM] = sum_##name, [BATON__OP_PROD] = prod_##name
+#define ORDERED(name) [BATON__OP_MIN] = min_##name, [BATON__OP_MAX] = max_##name
+#define BITWISE(bytes)                                                         \
+    [BATON__OP_BAND] = band_##bytes, [BATON__OP_BOR] = bor_##bytes,            \
+    [BATON__OP_BXOR] = bxor_##bytes, [BATON__OP_LAND] = land_##bytes,          \
+    [BATON__OP_LOR] = lor_##bytes, [BATON__OP_LXOR] = lxor_##bytes
 
-/* Signed integers use the unsigned loops for sums and products: the bits of the
-   results are the same. */
-#define ARITHMETIC(op)                                                         \
-    {                                                                          \
-        UNSIGNED(op), [BATON_I8] = op##_u8, [BATON_I16] = op##_u16,            \
-                      [BATON_I32] = op##_u32, [BATON_I64] = op##_u64,          \
-                      [BATON_C64] = op##_c64, [BATON_C128] = op##_c128,        \
-                      FLOATS(op)                                               \
-    }
-#define ORDERED(op)                                                            \
-    {                                                                          \
-        UNSIGNED(op), [BATON_I8] = op##_i8, [BATON_I16] = op##_i16,            \
-                      [BATON_I32] = op##_i32, [BATON_I64] = op##_i64,          \
-                      FLOATS(op)                                               \
-    }
-#define BY_SIZE(op)                                                            \
-    {                                                                          \
-        [BATON_I8] = op##_1, [BATON_I16] = op##_2, [BATON_I32] = op##_4,       \
-        [BATON_I64] = op##_8, [BATON_U8] = op##_1, [BATON_U16] = op##_2,       \
-        [BATON_U32] = op##_4, [BATON_U64] = op##_8, [BATON_BOOL] = op##_1      \
-    }
-#define PAIRS(op)                                                              \
-    {                                                                          \
-        [BATON_I16_I32] = op##_i16_i32, [BATON_I32_I32] = op##_i32_i32,        \
-        [BATON_I64_I32] = op##_i64_i32, [BATON_F32_I32] = op##_f32_i32,        \
-        [BATON_F64_I32] = op##_f64_i32                                         \
-    }
+#define INTEGER_ROW(NAME, name, bytes, ...)                                    \
+    [BATON_##NAME] = {ARITHMETIC(bytes), ORDERED(name), BITWISE(bytes)},
+#define FLOAT_ROW(NAME, name, ...)                                             \
+    [BATON_##NAME] = {ARITHMETIC(name), ORDERED(name)},
+#define COMPLEX_ROW(NAME, name, ...) [BATON_##NAME] = {ARITHMETIC(name)},
+#define PAIR_ROW(NAME, name, ...)                                              \
+    [BATON_##NAME] = {[BATON__OP_MINLOC] = minloc_##name,                      \
+                      [BATON__OP_MAXLOC] = maxloc_##name},
+#define AVERAGE(NAME, name, ...) [BATON_##NAME] = average_##name,
 
 #define TEXT_(a) #a
 #define TEXT(a)  TEXT_(a)
@@ -381,17 +311,8 @@ PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
     .name = TEXT(BATON__KERNELS_ISA),
-    .reduce = {[BATON__OP_SUM] = ARITHMETIC(sum),
-               [BATON__OP_PROD] = ARITHMETIC(prod),
-               [BATON__OP_MIN] = ORDERED(min),
-               [BATON__OP_MAX] = ORDERED(max),
-               [BATON__OP_BAND] = BY_SIZE(band),
-               [BATON__OP_BOR] = BY_SIZE(bor),
-               [BATON__OP_BXOR] = BY_SIZE(bxor),
-               [BATON__OP_LAND] = BY_SIZE(land),
-               [BATON__OP_LOR] = BY_SIZE(lor),
-               [BATON__OP_LXOR] = BY_SIZE(lxor),
-               [BATON__OP_MINLOC] = PAIRS(minloc),
-               [BATON__OP_MAXLOC] = PAIRS(maxloc)},
-    .average = {FLOATS(average)},
+    .reduce = {BATON_SIGNED_LIST(INTEGER_ROW) BATON_UNSIGNED_LIST(INTEGER_ROW)
+                   BATON_FLOAT_LIST(FLOAT_ROW)[BATON_BOOL] = {BITWISE(1)},
+               BATON_COMPLEX_LIST(COMPLEX_ROW) BATON_PAIR_LIST(PAIR_ROW)},
+    .average = {BATON_FLOAT_LIST(AVERAGE)},
 };

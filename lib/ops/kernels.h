@@ -33,7 +33,7 @@ typedef void (*baton__kernel_fn)(void *target, const void *left,
 typedef struct baton__kernels {
     const char *name;
     /* NULL if the operation does not support the type. */
-    baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
+    baton__kernel_fn reduce[BATON_DTYPE_COUNT][BATON__OP_COUNT];
     /* Sets target[i] to (left[i] + right[i]) / ranks. NULL for types that are
        not floats. */
     void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,

@@ -7,22 +7,15 @@
 
 bool baton_select_supports(baton_dtype_t dtype)
 {
-    return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
-           dtype == BATON_F64;
+#define IS(NAME, ...) || dtype == BATON_##NAME
+    return false BATON_FLOAT_LIST(IS);
 }
 
 /* ---- keys -------------------------------------------------------------- */
 
 static uint64_t magnitude_infinity_key(baton_dtype_t dtype)
 {
-    switch (baton_dtype_size(dtype)) {
-    case 2:
-        return dtype == BATON_F16 ? 0x7c00 : 0x7f80;
-    case 4:
-        return 0x7f800000;
-    default:
-        return UINT64_C(0x7ff0000000000000);
-    }
+    return BATON__INFINITY(baton_dtype_size(dtype), baton__digits_of(dtype));
 }
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side)
@@ -41,18 +34,7 @@ uint64_t baton__key_at(const baton_selection_t *from,
 {
     size_t size = baton_dtype_size(from->dtype);
     const char *at = (const char *)from->values + i * size;
-    uint64_t bits;
-    if (size == 2) {
-        uint16_t half;
-        memcpy(&half, at, sizeof half);
-        bits = half;
-    } else if (size == 4) {
-        uint32_t word;
-        memcpy(&word, at, sizeof word);
-        bits = word;
-    } else {
-        memcpy(&bits, at, sizeof bits);
-    }
+    uint64_t bits = baton__bits_at(at, size);
     uint64_t sign = UINT64_C(1) << (8 * size - 1);
     uint64_t key = (bits ^ filter->flip) & filter->mask;
     if ((key & sign) != 0) {
@@ -78,16 +60,17 @@ static float round_to_odd(double size)
 
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
 {
-    double size = fabs(value);
+    const double size = fabs(value);
     uint64_t bits = 0;
-    if (dtype == BATON_F64) {
-        memcpy(&bits, &size, sizeof bits);
-    } else if (dtype == BATON_F32) {
-        bits = baton__bits_of_f32((float)size);
-    } else {
-        float odd = round_to_odd(size);
-        bits = dtype == BATON_F16 ? baton__f16_of_f32(odd)
-                                  : baton__bf16_of_f32(odd);
+#define WRITE(NAME, name, bytes, type, digits)                                 \
+    case BATON_##NAME: {                                                       \
+        const double odd = bytes == 2 ? (double)round_to_odd(size) : size;     \
+        const type element = baton__write_##name((baton__wide_##name)odd);     \
+        bits = baton__bits_at(&element, sizeof element);                       \
+        break;                                                                 \
+    }
+    switch ((int)dtype) {
+        BATON_FLOAT_LIST(WRITE)
     }
     uint64_t nan = magnitude_infinity_key(dtype) + 1;
     return bits < nan ? bits : nan;
@@ -95,16 +78,17 @@ baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value)
 
 double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key)
 {
-    if (dtype == BATON_F64) {
-        double value;
-        memcpy(&value, &key, sizeof value);
-        return value;
+#define READ(NAME, name, bytes, type, digits)                                  \
+    case BATON_##NAME: {                                                       \
+        type element;                                                          \
+        baton__put_bits(&element, key, sizeof element);                        \
+        return (double)baton__read_##name(element);                            \
     }
-    if (dtype == BATON_F32) {
-        return (double)baton__f32_of_bits((uint32_t)key);
+    switch ((int)dtype) {
+        BATON_FLOAT_LIST(READ)
+    default:
+        return 0;
     }
-    return (double)(dtype == BATON_F16 ? baton__f32_of_f16((uint16_t)key)
-                                       : baton__f32_of_bf16((uint16_t)key));
 }
 
 bool baton__is_selectable(baton_dtype_t dtype, const char *function)

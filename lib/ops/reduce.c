@@ -134,45 +134,23 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements of the first four operations. The neutral
-   element of a float sum is -0, not +0: adding +0 would turn -0 into +0. */
-#define IDENTITIES(NAME, zero, one, greatest, least)                           \
-    [BATON_##NAME] = {[BATON__OP_SUM] = (zero),                                \
-                      [BATON__OP_PROD] = (one),                                \
-                      [BATON__OP_MIN] = (greatest),                            \
-                      [BATON__OP_MAX] = (uint64_t)(least)}
-static const uint64_t identities[BATON_DTYPE_COUNT][BATON__OP_COUNT] = {
-    IDENTITIES(I8, 0, 1, INT8_MAX, INT8_MIN),
-    IDENTITIES(I16, 0, 1, INT16_MAX, INT16_MIN),
-    IDENTITIES(I32, 0, 1, INT32_MAX, INT32_MIN),
-    IDENTITIES(I64, 0, 1, INT64_MAX, INT64_MIN),
-    IDENTITIES(U8, 0, 1, UINT8_MAX, 0),
-    IDENTITIES(U16, 0, 1, UINT16_MAX, 0),
-    IDENTITIES(U32, 0, 1, UINT32_MAX, 0),
-    IDENTITIES(U64, 0, 1, UINT64_MAX, 0),
-    IDENTITIES(F16, 0x8000, 0x3c00, 0x7c00, 0xfc00),
-    IDENTITIES(BF16, 0x8000, 0x3f80, 0x7f80, 0xff80),
-    IDENTITIES(F32, 0x80000000, 0x3f800000, 0x7f800000, 0xff800000),
-    IDENTITIES(F64, 0x8000000000000000, 0x3ff0000000000000, 0x7ff0000000000000,
-               0xfff0000000000000),
-};
-
-/* Writes the neutral element of a scalar type. */
-static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
+/* Returns the bits of the neutral element of a type without parts. That of a
+   float sum is -0, not +0: adding +0 would turn -0 into +0. */
+static uint64_t identity_bits(baton__op_kind_t kind, baton_dtype_t dtype)
 {
-    bool all = kind == BATON__OP_BAND && dtype != BATON_BOOL;
-    bool one = kind == BATON__OP_BAND || kind == BATON__OP_LAND;
-    uint64_t bits = all ? UINT64_MAX : one ? 1 : identities[dtype][kind];
-    baton__put_bits(at, bits, baton_dtype_size(dtype));
+    const bool is_float = baton_select_supports(dtype);
+    const size_t bytes = baton_dtype_size(dtype);
+    const unsigned digits = baton__digits_of(dtype);
+    const uint64_t sign = UINT64_C(1) << (8 * bytes - 1);
+    const uint64_t most = is_float ? BATON__INFINITY(bytes, digits)
+                                   : (UINT64_C(1) << (digits - 1)) * 2 - 1;
+    return kind == BATON__OP_SUM    ? (is_float ? sign : 0)
+           : kind == BATON__OP_PROD ? (is_float ? most & most >> 1 : 1)
+           : kind == BATON__OP_MIN  ? most
+           : kind == BATON__OP_MAX  ? (is_float ? sign | most : ~most)
+           : kind == BATON__OP_BAND ? (dtype == BATON_BOOL ? 1 : UINT64_MAX)
+                                    : kind == BATON__OP_LAND;
 }
-
-/* The element type of the two parts of a complex number, or of the value of a
-   pair. */
-static const baton_dtype_t parts[BATON_DTYPE_COUNT] = {
-    [BATON_C64] = BATON_F32,     [BATON_C128] = BATON_F64,
-    [BATON_I16_I32] = BATON_I16, [BATON_I32_I32] = BATON_I32,
-    [BATON_I64_I32] = BATON_I64, [BATON_F32_I32] = BATON_F32,
-    [BATON_F64_I32] = BATON_F64};
 
 static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
                           baton_dtype_t dtype)
@@ -180,21 +158,19 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
     assert(dtype > BATON_DTYPE_NONE && dtype < BATON_DTYPE_COUNT);
     const int32_t last = INT32_MAX;
     size_t size = baton_dtype_size(dtype);
-    baton_dtype_t part = parts[dtype];
+    baton_dtype_t part = baton__part_of(dtype);
+    size_t at = baton_dtype_size(part);
+    baton__op_kind_t of_part = kind == BATON__OP_MINLOC   ? BATON__OP_MIN
+                               : kind == BATON__OP_MAXLOC ? BATON__OP_MAX
+                                                          : kind;
     unsigned char element[16] = {0};
-    if (part == BATON_DTYPE_NONE) {
-        put_identity(kind, dtype, element);
-    } else if (kind == BATON__OP_MINLOC || kind == BATON__OP_MAXLOC) {
-        put_identity(kind == BATON__OP_MINLOC ? BATON__OP_MIN : BATON__OP_MAX,
-                     part, element);
-        size_t at = baton_dtype_size(part);
+    baton__put_bits(element, identity_bits(of_part, part), at);
+    if (of_part != kind) {
         memcpy(element + (at < sizeof last ? sizeof last : at), &last,
                sizeof last);
-    } else { /* a complex 1 is 1 + 0i, so only the first part gets a 1 */
-        put_identity(kind, part, element);
-        put_identity(kind == BATON__OP_SUM ? kind : BATON__OP_BOR, part,
-                     element + size / 2);
-    }
+    } else if (part != dtype && kind == BATON__OP_SUM) {
+        memcpy(element + at, element, at);
+    } /* a complex 1 is 1 + 0i, so only the first part gets a 1 */
     for (size_t i = 0; i < count; i++) {
         memcpy((unsigned char *)target + i * size, element, size);
     }
@@ -203,14 +179,12 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
 /* ---- the operations --------------------------------------------------- */
 
 static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
-#define BIT(NAME) (1u << BATON_##NAME)
-#define INTEGERS                                                               \
-    (BIT(I8) | BIT(I16) | BIT(I32) | BIT(I64) | BIT(U8) | BIT(U16) |           \
-     BIT(U32) | BIT(U64))
-#define FLOATS  (BIT(F16) | BIT(BF16) | BIT(F32) | BIT(F64))
-#define COMPLEX (BIT(C64) | BIT(C128))
-#define PAIRS                                                                  \
-    (BIT(I16_I32) | BIT(I32_I32) | BIT(I64_I32) | BIT(F32_I32) | BIT(F64_I32))
+#define BIT(NAME, ...) | 1u << BATON_##NAME
+#define INTEGERS       (0 BATON_SIGNED_LIST(BIT) BATON_UNSIGNED_LIST(BIT))
+#define FLOATS         (0 BATON_FLOAT_LIST(BIT))
+#define COMPLEX        (0 BATON_COMPLEX_LIST(BIT))
+#define PAIRS          (0 BATON_PAIR_LIST(BIT))
+#define BITS           (INTEGERS | 1u << BATON_BOOL)
 
 /* Defines the two functions of an operation. Both ignore `arg`, so callers may
    pass any value. */
@@ -220,7 +194,7 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
                             baton_dtype_t dtype)                               \
     {                                                                          \
         assert(baton_op_takes(&baton_op_##op, dtype));                         \
-        baton__kernels()->reduce[BATON__OP_##NAME][dtype](target, left, right, \
+        baton__kernels()->reduce[dtype][BATON__OP_##NAME](target, left, right, \
                                                           count);              \
     }                                                                          \
     static void identity_##op(void *arg, void *target, size_t count,           \
@@ -241,12 +215,12 @@ const baton_op_t baton_op_sum = OP(sum, INTEGERS | FLOATS | COMPLEX);
 const baton_op_t baton_op_prod = OP(prod, INTEGERS | FLOATS | COMPLEX);
 const baton_op_t baton_op_min = OP(min, INTEGERS | FLOATS);
 const baton_op_t baton_op_max = OP(max, INTEGERS | FLOATS);
-const baton_op_t baton_op_band = OP(band, INTEGERS | BIT(BOOL));
-const baton_op_t baton_op_bor = OP(bor, INTEGERS | BIT(BOOL));
-const baton_op_t baton_op_bxor = OP(bxor, INTEGERS | BIT(BOOL));
-const baton_op_t baton_op_land = OP(land, INTEGERS | BIT(BOOL));
-const baton_op_t baton_op_lor = OP(lor, INTEGERS | BIT(BOOL));
-const baton_op_t baton_op_lxor = OP(lxor, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_band = OP(band, BITS);
+const baton_op_t baton_op_bor = OP(bor, BITS);
+const baton_op_t baton_op_bxor = OP(bxor, BITS);
+const baton_op_t baton_op_land = OP(land, BITS);
+const baton_op_t baton_op_lor = OP(lor, BITS);
+const baton_op_t baton_op_lxor = OP(lxor, BITS);
 const baton_op_t baton_op_minloc = OP(minloc, PAIRS);
 const baton_op_t baton_op_maxloc = OP(maxloc, PAIRS);
 
@@ -254,8 +228,7 @@ const baton_op_t baton_op_maxloc = OP(maxloc, PAIRS);
 static void reduce_avg(void *arg, void *target, const void *left,
                        const void *right, size_t count, baton_dtype_t dtype)
 {
-    baton_dtype_t part =
-        parts[dtype] != BATON_DTYPE_NONE ? parts[dtype] : dtype;
+    baton_dtype_t part = baton__part_of(dtype);
     assert(arg != NULL && baton_op_takes(BATON_AVG, dtype));
     baton__kernels()->average[part](target, left, right,
                                     part == dtype ? count : 2 * count,

@@ -272,7 +272,7 @@ static void draw_sample(const baton_accumulation_t *of,
             copy_elements(right, of->right, at, count, bytes);
             copy_elements(velocity, of->velocity, at, count,
                           of->short_velocity ? sizeof(uint16_t) : bytes);
-            (void)baton__select_kernels()->pass[of->dtype](
+            (void)baton__select_kernels()->of[of->dtype].pass(
                 &some, 0, count, filter, 0, indices, values);
         }
         for (size_t i = 0; i < count; i++) {
@@ -421,7 +421,7 @@ static void select_pass(const baton_accumulation_t *of,
         size_t rest = of->count - at,
                piece = at == 0 && head > 0 ? head : PIECE;
         count = rest < piece ? rest : piece;
-        size_t here = kernels->pass[of->dtype](
+        size_t here = kernels->of[of->dtype].pass(
             of, at, count, filter, full || least > filter->nan ? 0 : least,
             indices, values);
         if (!full) {
@@ -878,7 +878,7 @@ size_t baton_select_count(const baton_selection_t *from,
     if (least > filter.nan) {
         return 0;
     }
-    return baton__select_kernels()->count[from->dtype](
+    return baton__select_kernels()->of[from->dtype].count(
         from->values, from->count, &filter, least);
 }
 

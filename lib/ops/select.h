@@ -40,10 +40,12 @@ typedef void (*baton__measure_fn)(const void *values, size_t count,
                                   baton_magnitudes_t *out);
 
 typedef struct baton__select_kernels {
-    baton__pass_fn pass[BATON_DTYPE_COUNT];
-    baton__scale_fn scale[BATON_DTYPE_COUNT];
-    baton__count_fn count[BATON_DTYPE_COUNT];
-    baton__measure_fn measure[BATON_DTYPE_COUNT];
+    struct {
+        baton__pass_fn pass;
+        baton__scale_fn scale;
+        baton__count_fn count;
+        baton__measure_fn measure;
+    } of[BATON_DTYPE_COUNT];
     void (*stream_end)(void);
 } baton__select_kernels_t;
 

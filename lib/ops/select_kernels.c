@@ -91,17 +91,18 @@ static inline void fetch(const void *from, size_t bytes)
     }
 }
 
-/* Two ways to add the elements of a block: by a loop in this file, or by a
-   kernel of kernels.c, where sums of f16 and bf16 are vectorised. Both round
-   each step, as separate loops over the whole vector would do. */
-#define ADD_HERE(dtype, to, l, r, count)                                       \
+/* Two ways to add the elements of a block, by their size in bytes: a loop in
+   this file, or a kernel of kernels.c, where sums of f16 and bf16 are
+   vectorised. Both round each step, as separate loops over the whole vector
+   would do. */
+#define ADD_4(dtype, to, l, r, count)                                          \
     for (size_t j = 0; j < (count); j++) {                                     \
         (to)[j] = (l)[j] + (r)[j];                                             \
     }
-#define ADD_THERE(dtype, to, l, r, count)                                      \
+#define ADD_8 ADD_4
+#define ADD_2(dtype, to, l, r, count)                                          \
     JOIN(baton__kernels_, BATON__KERNELS_ISA)                                  \
-        .reduce[BATON__OP_SUM][dtype](to, l, r, count);
-#define IDENTITY(x) (x)
+        .reduce[dtype][BATON__OP_SUM](to, l, r, count)
 
 /* Computes momentum with velocities that are stored as bf16. Writes the new
    velocities, and returns `g`, which has the values to accumulate. */
@@ -132,15 +133,18 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
                        count * sizeof *old, of->stream && count == BLOCK);
     return g;
 }
-#define NO_SHORT(of, at, count, right, g) (right)
+#define SHORT_2(of, at, count, right, g) (right)
+#define SHORT_4                          momentum_short
+#define SHORT_8                          SHORT_2
 
-#define COMPUTE(name, dtype, type, wide, read, write, ADD, SHORT)              \
+#define COMPUTE(NAME, name, bytes, type, digits)                               \
     typedef type FOREIGN name##_t;                                             \
     static inline void scale_block_##name(name##_t *to, const name##_t *from,  \
                                           size_t count, double factor)         \
     {                                                                          \
         for (size_t j = 0; j < count; j++) {                                   \
-            to[j] = write((wide)((double)read(from[j]) * factor));             \
+            to[j] = baton__write_##name((baton__wide_##name)(                  \
+                (double)baton__read_##name(from[j]) * factor));                \
         }                                                                      \
     }                                                                          \
     static void scale_##name(void *values, size_t count, double factor)        \
@@ -152,48 +156,42 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
     {                                                                          \
         static const type zeros[BLOCK];                                        \
         type scaled[BLOCK], velocity[BLOCK];                                   \
-        const size_t bytes = count * sizeof(type);                             \
+        const size_t length = count * sizeof(type);                            \
         const name##_t *left = of->left, *right = of->right;                   \
         left = left != NULL ? left + at : zeros;                               \
         right += at;                                                           \
-        fetch(left, of->left != NULL ? bytes : 0);                             \
-        fetch(right, bytes);                                                   \
+        fetch(left, of->left != NULL ? length : 0);                            \
+        fetch(right, length);                                                  \
         if (of->scale) {                                                       \
             scale_block_##name(scaled, right, count, of->factor);              \
             right = scaled;                                                    \
         }                                                                      \
         if (of->short_velocity) {                                              \
-            right = SHORT(of, at, count, right, velocity);                     \
+            right = SHORT_##bytes(of, at, count, right, velocity);             \
         } else if (of->velocity != NULL) {                                     \
             const name##_t *old = (const name##_t *)of->velocity + at;         \
-            fetch(old, bytes);                                                 \
+            fetch(old, length);                                                \
             if (of->nesterov) {                                                \
-                ADD(dtype, velocity, old, right, count)                        \
+                ADD_##bytes(BATON_##NAME, velocity, old, right, count);        \
                 scale_block_##name(velocity, velocity, count, of->momentum);   \
-                ADD(dtype, sums, velocity, right, count)                       \
+                ADD_##bytes(BATON_##NAME, sums, velocity, right, count);       \
                 right = sums;                                                  \
             } else {                                                           \
                 scale_block_##name(velocity, old, count, of->momentum);        \
-                ADD(dtype, velocity, velocity, right, count)                   \
+                ADD_##bytes(BATON_##NAME, velocity, velocity, right, count);   \
                 right = velocity;                                              \
             }                                                                  \
         }                                                                      \
-        ADD(dtype, sums, left, right, count)                                   \
-        select_kernels_put((char *)of->sum + at * sizeof(type), sums, bytes,   \
+        ADD_##bytes(BATON_##NAME, sums, left, right, count);                   \
+        select_kernels_put((char *)of->sum + at * sizeof(type), sums, length,  \
                            of->stream);                                        \
         if (of->velocity != NULL && !of->short_velocity) {                     \
             select_kernels_put((char *)of->new_velocity + at * sizeof(type),   \
-                               velocity, bytes, of->stream);                   \
+                               velocity, length, of->stream);                  \
         }                                                                      \
     }
 
-COMPUTE(f16, BATON_F16, uint16_t, float, baton__f32_of_f16, baton__f16_of_f32,
-        ADD_THERE, NO_SHORT)
-COMPUTE(bf16, BATON_BF16, uint16_t, float, baton__f32_of_bf16,
-        baton__bf16_of_f32, ADD_THERE, NO_SHORT)
-COMPUTE(f32, BATON_F32, float, float, IDENTITY, IDENTITY, ADD_HERE,
-        momentum_short)
-COMPUTE(f64, BATON_F64, double, double, IDENTITY, IDENTITY, ADD_HERE, NO_SHORT)
+BATON_FLOAT_LIST(COMPUTE)
 
 /* ---- search for large elements ----------------------------------------- */
 
@@ -253,21 +251,21 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
         return found;                                                          \
     }
 
-FIND(find_16, int16_t)
-FIND(find_32_plain, int32_t)
-FIND(find_64, int64_t)
+FIND(find_2, int16_t)
+FIND(find_4_plain, int32_t)
+FIND(find_8, int64_t)
 
 #if defined(__AVX512F__)
 /* Compresses vectors by masks instead of branching on each element, since
    branches would be mispredicted at elements that reach the threshold. Each
    store writes a whole vector. */
-static inline size_t find_32(const void *block, size_t length,
-                             const baton__filter_t *filter, uint64_t threshold,
-                             uint32_t first, uint32_t *indices, void *values)
+static inline size_t find_4(const void *block, size_t length,
+                            const baton__filter_t *filter, uint64_t threshold,
+                            uint32_t first, uint32_t *indices, void *values)
 {
     if (length < BLOCK) {
-        return find_32_plain(block, length, filter, threshold, first, indices,
-                             values);
+        return find_4_plain(block, length, filter, threshold, first, indices,
+                            values);
     }
     const __m512i flip = _mm512_set1_epi32((int32_t)(uint32_t)filter->flip);
     const __m512i mask = _mm512_set1_epi32((int32_t)(uint32_t)filter->mask);
@@ -296,12 +294,12 @@ static inline size_t find_32(const void *block, size_t length,
     return found;
 }
 #else
-#define find_32 find_32_plain
+#define find_4 find_4_plain
 #endif
 
 /* ---- passes ------------------------------------------------------------ */
 
-#define PASS(name, bits, type)                                                 \
+#define PASS(NAME, name, bytes, type, digits)                                  \
     static inline size_t block_##name(                                         \
         const baton_accumulation_t *of, size_t at, size_t length,              \
         const baton__filter_t *filter, uint64_t threshold, uint32_t *indices,  \
@@ -317,8 +315,8 @@ static inline size_t find_32(const void *block, size_t length,
         }                                                                      \
         return threshold == 0                                                  \
                    ? 0                                                         \
-                   : find_##bits(block, length, filter, threshold,             \
-                                 of->first + (uint32_t)at, indices, values);   \
+                   : find_##bytes(block, length, filter, threshold,            \
+                                  of->first + (uint32_t)at, indices, values);  \
     }                                                                          \
     static size_t pass_##name(const baton_accumulation_t *of, size_t at,       \
                               size_t count, const baton__filter_t *filter,     \
@@ -334,10 +332,7 @@ static inline size_t find_32(const void *block, size_t length,
                                     indices + found, (type *)values + found);  \
     }
 
-PASS(f16, 16, uint16_t)
-PASS(bf16, 16, uint16_t)
-PASS(f32, 32, float)
-PASS(f64, 64, double)
+BATON_FLOAT_LIST(PASS)
 
 /* The inner loop's counter has the width of an element, so that the loop
    vectorises well. The loop ends before the counter can overflow. */
@@ -364,9 +359,9 @@ PASS(f64, 64, double)
         return found;                                                          \
     }
 
-COUNT(count_16, int16_t)
-COUNT(count_32, int32_t)
-COUNT(count_64, int64_t)
+COUNT(count_2, int16_t)
+COUNT(count_4, int32_t)
+COUNT(count_8, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
@@ -526,24 +521,13 @@ MEASURE(measure_f64, 8, 64, AS_THEY_ARE, AS_IT_IS)
 
 /* ---- the table --------------------------------------------------------- */
 
-#define BY_WIDTH(op)                                                           \
-    {                                                                          \
-        [BATON_F16] = op##_16, [BATON_BF16] = op##_16, [BATON_F32] = op##_32,  \
-        [BATON_F64] = op##_64                                                  \
-    }
-#define BY_TYPE(op)                                                            \
-    {                                                                          \
-        [BATON_F16] = op##_f16, [BATON_BF16] = op##_bf16,                      \
-        [BATON_F32] = op##_f32, [BATON_F64] = op##_f64                         \
-    }
+#define ROW(NAME, name, bytes, ...)                                            \
+    [BATON_##NAME] = {pass_##name, scale_##name, count_##bytes, measure_##name},
 
 extern const baton__select_kernels_t JOIN(baton__select_kernels_,
                                           BATON__KERNELS_ISA);
 const baton__select_kernels_t JOIN(baton__select_kernels_,
                                    BATON__KERNELS_ISA) = {
-    .pass = BY_TYPE(pass),
-    .scale = BY_TYPE(scale),
-    .count = BY_WIDTH(count),
-    .measure = BY_TYPE(measure),
+    .of = {BATON_FLOAT_LIST(ROW)},
     .stream_end = stream_end,
 };

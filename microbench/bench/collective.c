@@ -73,8 +73,8 @@ static void bench_collective_compute(const contest_t *contest, bench_way_t way)
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* Runs the operation once on each layer. Returns the time at which the
-   operation of the last layer ended. */
+/* Starts the operation of each layer once, and waits for all of them. Returns
+   the time at which the last of them ended, of whichever layer. */
 static double bench_collective_call(const contest_t *contest,
                                     const contestant_t *of, int root)
 {

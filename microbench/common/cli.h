@@ -86,8 +86,8 @@ typedef struct cli_option {
     const char *help; /* printed before the type's range and the default */
 } cli_option_t;
 
-/* The set of commands of a program that has no commands: every option belongs
-   to it. */
+/* For a program without commands: the value of `command` in its cli_program_t,
+   and of `commands` in each of its options. */
 enum { CLI_ANY = 1 };
 
 /* ---- parsing ------------------------------------------------------------ */

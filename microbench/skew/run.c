@@ -36,8 +36,8 @@ typedef struct run {
     measurement_t measurements[CLI_MOST_ITEMS];
 } run_t;
 
-/* Returns the number of ranks that must have arrived before an iteration can
-   begin, also during the warm-up. */
+/* Returns the least number of ranks that are active in an iteration's sum. The
+   check of the sums expects this in warm-up iterations, too. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
 {
     bool one = choice.ranks == 0 || choice.mode == BATON_CANDIDATES_ANY;

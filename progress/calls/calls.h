@@ -21,8 +21,9 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
 
 /* Makes a group of `size` ranks of another group, among them this rank. The new
-   group's channel follows from the key, so no messages are exchanged. On
-   success the group owns the array `ranks`. */
+   group's channel is computed from `key`, so no messages are exchanged.
+   `survive` says that the new group consists of the survivors of `of` after a
+   loss. On success the group owns the array `ranks`. */
 baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
                                     bool survive, int *ranks, int size,
                                     baton_group_t **out);

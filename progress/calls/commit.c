@@ -30,9 +30,9 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     const char *of = group->name != NULL ? group->name : "";
     size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
     size_t task_bytes = engine->driver->task_bytes;
-    /* The memory for failures and recoveries is a part of the task's, so that
-       they need not allocate any, except in simulations whose ranks share
-       plans. */
+    /* The memory for failures and recoveries is a part of the task's, so that a
+       failure or recovery need not allocate any. In simulations whose ranks
+       share plans it is allocated when it is needed. */
     baton__later_failure_t *later = NULL;
     size_t failure_bytes =
         group->sharing == NULL ? sizeof *later + 2 * BATON__SENTENCE_BYTES : 0;
@@ -133,7 +133,7 @@ const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule)
         return NULL;
     }
     baton_group_t *group = schedule->group;
-    /* Pairs with the exchange below, perhaps of another thread. */
+    /* Pairs with the exchange below, which another thread may have made. */
     baton_op_t *average =
         atomic_load_explicit(&group->average, memory_order_acquire);
     baton_op_t *made = average == NULL ? baton__alloc(1, sizeof *made) : NULL;
@@ -166,7 +166,7 @@ void baton_schedule_in_order(baton_schedule_t *schedule)
 
 /* Reserves capacity in the transport for the messages with each peer, up to the
    first peer for which that fails; with sign -1 releases the capacity. Returns
-   the number of peers for which it has done so. */
+   the number of peers for which that has succeeded. */
 static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
                                int sign, baton_status_t *status)
 {
@@ -262,8 +262,8 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 enum { FAILURES = 8 };
 
 /* Gives the task's arrays and its arrivals (epoch/arrivals.h) their places in
-   the schedule's annex. If the annex is NULL, only counts the bytes of
-   these. */
+   the schedule's annex, a part of the memory of the plan. If the annex is NULL,
+   because the plan does not exist yet, only counts the bytes that they take. */
 static void lay_out_annex(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
@@ -431,9 +431,10 @@ static void abandon(baton__task_t *task)
 
 /* How a committed schedule has left the driver. */
 typedef enum detached {
-    DETACHED,          /* the caller frees the schedule */
-    DETACHED_LEAVING,  /* the driver frees the schedule after its notices */
-    DETACHED_ABANDONED /* the driver frees the schedule when no node moves */
+    DETACHED,         /* the caller frees the schedule */
+    DETACHED_LEAVING, /* the driver frees the schedule after its notices */
+    /* the driver frees the schedule when no node is in motion */
+    DETACHED_ABANDONED
 } detached_t;
 
 static detached_t detach(baton__task_t *task)
@@ -455,7 +456,8 @@ static detached_t detach(baton__task_t *task)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    /* An epoch may have been started just now. */
+    /* An epoch may have been started just before the lock was taken. It begins
+       here, and is failed below. */
     baton__epoch_begin_if_due(schedule);
     baton__recovery_leave(task);
     const bool has_failed = task->failing_from != 0;
@@ -480,7 +482,8 @@ static detached_t detach(baton__task_t *task)
     if (gone) {
         commit_give_back(schedule, schedule->plan.peer_count);
     }
-    schedule->committed = false; /* the struct of an orphan stays */
+    /* the struct of an orphan stays, and must not look committed */
+    schedule->committed = false;
     schedule->destroyed = true;
     engine->driver->leave(engine);
     return detached;

@@ -10,8 +10,8 @@
 #include <sched.h>
 
 enum {
-    /* A wait counts as immediate if it comes within AT_ONCE_NS of its start,
-       and as soon if it comes within SOON_NS. */
+    /* A wait counts as BATON__NEXT_WAIT if it follows its start within
+       AT_ONCE_NS, and as BATON__NEXT_WAIT_SOON if it does so within SOON_NS. */
     AT_ONCE_NS = 2000,
     SOON_NS = 20000,
     /* How long a wait that has timed out tries to get the driver lock. */
@@ -24,8 +24,8 @@ bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
     if (baton__task_retired(task) >= epoch) {
         return true;
     }
-    /* A failed epoch that need not be recovered retires, and another one may
-       follow. */
+    /* If the schedule need not be recovered, its failed epochs retire, and
+       later epochs may run. */
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
     return baton__task_stays_failed(task) && failed != 0 && failed <= epoch;
 }
@@ -209,7 +209,7 @@ static void keep_bindings(const baton__task_t *task, uint64_t epoch)
    now on. */
 static void request(baton__task_t *task, uint64_t epoch)
 {
-    BATON__TRACED(call, task, BATON_TRACE_START, epoch, 0, -1);
+    BATON__TRACED(start, task);
     atomic_store_explicit(&task->unreported, BATON_OK, memory_order_relaxed);
     /* Both stores pair with the load in baton__task_requested(), task.h. The
        first is sequentially consistent because the driver may get no mail: see
@@ -224,10 +224,10 @@ static void request(baton__task_t *task, uint64_t epoch)
 
 /* Called at the end of a start, after `request`. From now on records in the
    trace no longer use the time of the start. */
-static void forget_start(baton__task_t *task)
+static void forget_start(baton__task_t *task, uint64_t epoch)
 {
     if (atomic_load_explicit(&task->traced_ns, memory_order_relaxed) != 0) {
-        atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+        baton__traced_forget_start(task, epoch);
     }
 }
 
@@ -263,7 +263,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         baton_schedule_epoch(schedule) >= epoch) {
         /* In the latter case peers have begun the epoch, and it has retired
            already. */
-        forget_start(task);
+        forget_start(task, epoch);
         return BATON_OK;
     }
     /* If no thread has waited for the last epoch, earlier waits are no hint
@@ -274,7 +274,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
                                   : (baton__next_t)atomic_load_explicit(
                                         &task->expected, memory_order_relaxed);
     bool yields = schedule->group->engine->driver->start(schedule, next);
-    forget_start(task);
+    forget_start(task, epoch);
     /* A wait soon after `started_ns` is a hint that waits follow their starts
        soon. If the epoch has ended during the start, the wait is no hint,
        unless the start has yielded in place of the wait. */
@@ -391,7 +391,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(task, epoch);
     schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
-    forget_start(task);
+    forget_start(task, epoch);
     return BATON_OK;
 }
 
@@ -412,9 +412,10 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
-    /* `base` is read first: a recovery sets `requested` back, and then adds to
-       `base`. So their sum is never above the value that the flag will
-       reach. */
+    /* The flag is the word of memory for which the stream waits; its value is
+       `base` plus the number of the last epoch that has ended. `base` is read
+       first here: a recovery sets `requested` back, and then adds to `base`. So
+       their sum is never above the value that the flag will reach. */
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
     uint64_t epoch = baton__task_requested(awaited.task);
     status = device->port.await(device->device, stream, offload->flag->word,
@@ -519,21 +520,24 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     return baton__error_forward(BATON_ERR_TIMEOUT, text.data);
 }
 
-static void note_wait(baton__task_t *task)
+/* Returns the time, if it was read, or else 0. */
+static uint64_t note_wait(baton__task_t *task)
 {
     uint64_t started_ns =
         atomic_load_explicit(&task->started_ns, memory_order_relaxed);
     if (started_ns == 0) {
-        return;
+        return 0;
     }
     atomic_store_explicit(&task->started_ns, 0, memory_order_relaxed);
-    uint64_t ns = baton__clock_ns() - started_ns;
+    const uint64_t now_ns = baton__clock_ns();
+    uint64_t ns = now_ns - started_ns;
     uint8_t next = ns < AT_ONCE_NS ? BATON__NEXT_WAIT
                    : ns < SOON_NS  ? BATON__NEXT_WAIT_SOON
                                    : BATON__NEXT_WAIT_LATE;
     if (next != atomic_load_explicit(&task->expected, memory_order_relaxed)) {
         atomic_store_explicit(&task->expected, next, memory_order_relaxed);
     }
+    return now_ns;
 }
 
 static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
@@ -550,11 +554,11 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     }
     baton_engine_t *engine = schedule->group->engine;
     baton__task_t *task = awaited.task;
-    note_wait(task);
+    const uint64_t noted_ns = note_wait(task);
     if (epochs_has_ended(&awaited)) {
         status = baton__epoch_unreported(task);
         status = status == BATON_OK ? epochs_outcome_of(&awaited) : status;
-        BATON__TRACED(call, task, BATON_TRACE_WAIT, awaited.epoch, 0, status);
+        BATON__TRACED(wait, task, awaited.epoch, 0, status);
         return status;
     }
     if (baton__engine_is_inside(engine)) {
@@ -562,7 +566,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                             "wait for \"%s\": a call node can't wait",
                             schedule->name);
     }
-    const uint64_t began_ns = baton__traced_begin();
+    const uint64_t began_ns = noted_ns != 0 ? noted_ns : baton__traced_begin();
     atomic_fetch_add_explicit(&task->waiters, 1, memory_order_relaxed);
     const baton__wait_t wait = {.condition = epochs_has_ended,
                                 .arg = &awaited,
@@ -575,8 +579,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     status = status == BATON_OK            ? epochs_outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
-    BATON__TRACED(call, task, BATON_TRACE_WAIT, awaited.epoch, began_ns,
-                  status);
+    BATON__TRACED(wait, task, awaited.epoch, began_ns, status);
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
        may be freed. */
     atomic_fetch_sub_explicit(&task->waiters, 1, memory_order_release);

@@ -15,11 +15,12 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-/* The number of records that a group allocates when it is created: for answers,
-   and for hellos for schedules that are not committed here. */
+/* The number of records that a group allocates when it is created: for
+   `answers` and for `hellos` (member.h). */
 enum { KEPT = 32 };
 
-/* A member with its watch and transports, which a simulator's members lack. */
+/* A member, with its transports and the watch of its endpoint's descriptors
+   (event_loop.h). A simulator's members have neither. */
 typedef struct watched_group {
     baton__member_t member;
     baton__watch_t *watch;
@@ -111,9 +112,10 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
-/* enclose chooses the transport that the group uses. With a device, it puts a
-   transport that stages messages of device memory around the given one.
-   disclose undoes that, so that the given endpoint is the caller's again. */
+/* enclose chooses the transport that the group uses. With a device, it puts
+   another transport around the given one: this transport copies messages of
+   device memory through main memory. disclose undoes that, so that the given
+   endpoint is the caller's again. */
 static baton_status_t enclose(const baton__device_t *device,
                               watched_group_t *watched, void **endpoint,
                               int rank, int size)
@@ -168,7 +170,8 @@ static baton_status_t groups_reserve(baton_group_t *group)
 }
 
 /* Creates a group. A group that is made of another has a channel of its own,
-   and its messages of device memory are staged by the root's endpoint. */
+   and the root's endpoint copies its messages of device memory through main
+   memory. */
 static baton_status_t
 groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
               bool survive, const baton_transport_t *transport, void *endpoint,
@@ -376,8 +379,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     if (status != BATON_OK || copy == NULL) {
         return status;
     }
-    /* All members compute the same channel: from the ranks, the name, and how
-       many groups of these ranks and this name they have made. */
+    /* All ranks of the new group compute the same channel: from the ranks, the
+       name, and how many groups of these ranks and this name they have made. */
     uint64_t key = (uint64_t)size;
     for (int i = 0; i < size; i++) {
         key = baton__mix(key + (uint64_t)copy[i]);
@@ -412,8 +415,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns a list's first task of the group that the application, not the
-   verifier, has created; or NULL. */
+/* Returns the first task in a list that belongs to the group and was created by
+   the application, not by the verifier; NULL if there is none. */
 static const baton__task_t *find_task(const baton__task_t *first,
                                       const baton_group_t *group)
 {
@@ -631,8 +634,8 @@ static baton_group_t *take_unattended(baton_engine_t *engine)
 }
 
 /* Closes a destroyed root group. First waits until all groups that share its
-   endpoint have exchanged farewells with their peers, and frees them. Then does
-   the same for the root itself. */
+   endpoint have exchanged farewells with their peers, and frees these groups.
+   Then the root itself exchanges farewells, and is freed. */
 static void close_root(baton_group_t *root, uint64_t until_ns)
 {
     baton_engine_t *engine = root->engine;
@@ -665,8 +668,8 @@ static void close_root(baton_group_t *root, uint64_t until_ns)
 }
 
 /* Closes a destroyed group. A group that shares its root's endpoint parts in
-   the background. If it was the last of these and its root was destroyed
-   before, this closes the root, too.
+   the background. If no other group shares that endpoint any more, and the root
+   was destroyed before, this closes the root, too.
 
    While another root group is open, the root parts in the background, too, if
    there is a progress thread to answer its peers: a peer may destroy that other

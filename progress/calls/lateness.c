@@ -109,7 +109,8 @@ baton_status_t baton_group_lateness(const baton_group_t *group, int rank,
 uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                     double share)
 {
-    double left = 0; /* epochs in bins from `bin` on, up to the quantile */
+    /* number of epochs below the quantile that are in bins from `bin` on */
+    double left = 0;
     for (size_t i = 0; i < BATON_LATENESS_BINS; i++) {
         left += share * (double)bins[i];
     }
@@ -155,8 +156,9 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
     if (known < 2) {
         return 0;
     }
-    /* late_out is sorted, the latest rank first. Of 2 ranks the middle one is
-       the earlier, and of 4 the one that comes second. */
+    /* late_out is sorted, the latest rank first. So the middle one of 2 ranks
+       is the one that comes first, and the middle one of 4 ranks is the one
+       that comes second. */
     const baton_lateness_t *middle = &of[late_out[known / 2]];
     if (middle->elapsed_ns == 0 ||
         100.0 * (double)middle->waited_ns / (double)middle->timed <

@@ -16,8 +16,8 @@ static void bind_now(baton_schedule_t *schedule, uint32_t buffer, void *memory)
     }
 }
 
-/* Rebinds from a call node of the schedule itself. Aliases are checked at once,
-   since no start follows that could check them. */
+/* Rebinds from a call node of the schedule itself. Which buffers share memory
+   is checked at once, since no start follows that could check it. */
 static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
                                     void *memory)
 {
@@ -69,8 +69,8 @@ static baton_status_t rebind(baton_schedule_t *schedule, uint32_t buffer,
         note_rebound(schedule, buffer);
         return BATON_OK;
     }
-    /* This comes before `committed` is read: an epoch that a peer activates may
-       run before commit returns. */
+    /* This is checked before `committed` is read: a peer may activate an epoch,
+       whose call nodes then run, before commit returns. */
     if (baton__engine_is_inside(schedule->group->engine) &&
         schedule->group->stepper->issuing == schedule) {
         return rebind_inside(schedule, buffer, memory);

@@ -72,8 +72,9 @@ static baton_status_t read_port(const baton_device_port_t *given,
     return check_optional(out);
 }
 
-/* Allocates the first flags, so that a commit need not do so while a stream
-   waits for a flag. */
+/* Allocates the first flags: the words of memory by which users' streams wait
+   for epochs. An allocation at a later commit could block, because a stream may
+   already wait for a flag then. */
 static baton_status_t reserve_flags(baton__device_t *device)
 {
     baton__flag_t *flag = baton__flag_take(device);
@@ -144,8 +145,8 @@ baton_status_t baton_engine_attach_device(baton_engine_t *engine,
     return status;
 }
 
-/* Waits until the streams are empty: an operation that raises a flag may still
-   be in one. */
+/* Waits until the device's streams are empty. One of them may still have an
+   operation that raises a flag, and the flags are freed next. */
 static void await_streams(const baton__device_t *device)
 {
     void *event = NULL;

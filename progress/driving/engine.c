@@ -1,7 +1,9 @@
-/* Which thread drives an engine, and how the others sleep; see engine.h. From
-   top to bottom: the driver lock, how a driver leaves, how an application
-   thread waits, the progress thread, the functions of the driver's table,
-   opening and closing. */
+/* Which thread drives an engine, and how the others sleep; see engine.h. Of the
+   threads that wait in calls of the application, one leads: it drives, and
+   sleeps at the descriptors; the others are parked, which means that they sleep
+   until that leader wakes them or has gone. From top to bottom: the driver
+   lock, how a driver leaves, how an application thread waits, the progress
+   thread, the functions of the driver's table, opening and closing. */
 #include "progress/driving/engine.h"
 
 #include "base/alloc.h"
@@ -23,11 +25,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* docs/waiting.md lists these constants and those on which they act, and says
-   where the values are from. */
+/* docs/waiting.md lists these constants, with what they decide, and says where
+   the values are from. */
 enum {
-    /* The most steps that a leaving driver makes for events that came late;
-       after LEAVE_NS it begins no other step. */
+    /* The most steps that a driver makes, while it leaves, for events that come
+       meanwhile. After LEAVE_NS it begins no other step. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
     /* An epoch whose messages have at least this many bytes counts as long: a
@@ -39,10 +41,11 @@ enum {
     START_NODES = 64, /* the most nodes that a start issues */
     /* The most bytes that a start, or a leaving driver, computes and copies. */
     START_BYTES = 68 << 10,
-    /* Number of polls that a start makes if a wait will follow it. */
+    /* The most polls that a start makes if a wait will follow it. */
     START_POLLS = 32,
-    /* A start that polls goes on for the time of one wake-up after each step
-       forward, as long as it has polled for less than this many wake-ups. */
+    /* After each progress of its epoch, a start that polls goes on for the time
+       of one wake-up, until it has polled for the time of POLL_WAKES
+       wake-ups. */
     POLL_WAKES = 4,
     /* The largest exponent of the backoff in poll_soon(): one of 16 starts
        polls. A poll that finds nothing costs 0.6 to 2.5 us. */
@@ -65,8 +68,9 @@ enum {
     ASK_US = 1000 * BATON__WATCHDOG_LOOK_MS,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
-    MEASURED = 5,     /* number of wake-ups that are measured at the opening */
-    WAKE_NS = 200000, /* the longest time that is counted for a wake-up */
+    MEASURED = 5, /* number of wake-ups that are measured at the opening */
+    /* a wake-up that takes longer counts as one of this time */
+    WAKE_NS = 200000,
     /* A wait with a timeout of at least ASKS_MS asks its peers which ranks they
        wait for, to find the rank at the end of the chain: INQUIRE_MS before the
        timeout, but not before half of the time has passed. */
@@ -81,7 +85,7 @@ enum {
     UNWAITED_US = 10000,
     /* Interval at which a parked thread checks its condition. */
     PARK_NS = 10000000,
-    TURN_NS = 50000, /* interval at which a wait calls its turn function */
+    TURN_NS = 50000, /* interval at which a wait calls its baton_turn_fn */
     /* Number of tries to get the driver lock before a thread parks. */
     TAKE_OVER_YIELDS = 64
 };
@@ -109,10 +113,11 @@ static bool progress_engine_is_driven(const baton__stepper_t *stepper)
     return progress_engine_is_inside((const baton_engine_t *)stepper);
 }
 
-/* Interrupts are numbered across all engines of the process. A thread that has
-   returned from a wait because of an interrupt looks for the reason then, so no
-   earlier interrupt of any engine needs to end another of its waits. Interrupts
-   before a thread's first start do not concern it. */
+/* Interrupts (calls of baton_engine_interrupt) are numbered across all engines
+   of the process. A thread that has returned from a wait because of an
+   interrupt looks for the reason then, so no earlier interrupt of any engine
+   needs to end another of its waits. Interrupts before a thread's first start
+   do not concern it. */
 static _Atomic uint64_t interrupts;
 static _Thread_local uint64_t last_heeded;
 static _Thread_local bool heeds;
@@ -218,7 +223,8 @@ static bool progress_engine_arm(baton_engine_t *engine, bool sleeps)
     return true;
 }
 
-/* True if the device's streams may hold nodes, or copies of a transport. */
+/* True if the device's streams may hold nodes, or copies that a transport has
+   put there. */
 static bool uses_device(const baton_engine_t *engine)
 {
     return engine->device != NULL &&
@@ -278,8 +284,10 @@ static uint32_t sleep_us(const baton_engine_t *engine)
         us > INSIST_US) {
         us = INSIST_US;
     }
-    /* ASK_US and longer are for wake-ups that get lost, not for events that
-       can't wake the driver. */
+    /* CHECK_US, ASK_US and INSIST_US limit sleeps although the awaited messages
+       wake the driver. The idle policy limits a sleep further only if something
+       is awaited that can't wake the driver: then POLL_US, or a limit of a
+       transport below ASK_US, is in force. */
     if (asks || engine->armed_us < ASK_US) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
         us = idle_us < us ? idle_us : us;
@@ -435,7 +443,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     bool kick = false;
     for (int steps = 0;; steps++) {
         /* The progress thread, or the thread that leads (engine.h), may be
-           asleep in the event loop: it takes over the driving. */
+           asleep in the event loop. If so, that thread takes over the
+           driving. */
         if (engine->threaded ||
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !progress_engine_hand_over(engine, soon);
@@ -488,8 +497,9 @@ static void stop_driving(baton_engine_t *engine, bool soon)
 /* Releases the driver lock for a thread that calls baton_engine_step again and
    again. Nothing is armed, so that no peer sends a wake-up and the progress
    thread goes on sleeping; the timer has it take over if the next call does not
-   come in time. Returns false, still the driver, if no epoch runs, a thread
-   leads, the engine has no progress thread, or mail has come. */
+   come in time. Returns false, and goes on holding the lock, if no epoch runs,
+   a thread leads, the engine has no progress thread, or mail or a wake-up has
+   come. */
 static bool leave_polling(baton_engine_t *engine)
 {
     assert(baton__stepper_driven_here(&engine->stepper));
@@ -635,8 +645,9 @@ static void drive_until_true(waiter_t *waiter)
 }
 
 /* Arms the device and the transports, releases the driver lock, and sleeps at
-   the descriptors. Returns true after the sleep; false, still the driver, if
-   there is something to do. */
+   the descriptors. Returns true after the sleep, or if there was something
+   to do once the lock was released. Returns false, and goes on holding the
+   lock, if there is something to do before. */
 static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -706,7 +717,7 @@ static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
 }
 
 /* Tries for a while to get the driver lock from another thread, which may be
-   polling, or in a long call. True if it has the lock. */
+   polling, or in a long call. Returns true if this thread has got it. */
 static bool take_over(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -908,8 +919,8 @@ static bool yield_lock(baton_engine_t *engine)
 }
 
 /* Arms the device and the transports, sets the timer, and releases the driver
-   lock. Returns true if the thread may sleep; false, still the driver, if there
-   is something to do. */
+   lock. Returns true if the thread may sleep. Returns false, and goes on
+   holding the lock, if there is something to do. */
 static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
     baton__watchdog_look(&engine->stepper);
@@ -968,12 +979,12 @@ static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
-    /* By default the kernel may end a sleep 50 us late. */
+    /* By default the kernel may end a sleep 50 us late; this call sets 1 us. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        /* If another thread drives now, this store has it look once more: for
-           the event that woke this thread, or for the work that the thread's
-           timer was set for. */
+        /* If another thread drives now, this store makes that thread look once
+           more before it leaves: for the event that woke this thread, or for
+           the work for which this thread's timer was set. */
         atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         if (try_drive(engine)) {
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
@@ -982,7 +993,8 @@ static void *thread_main(void *arg)
         wakeup = baton__event_loop_wait(engine->event_loop);
         baton__traced_sleep(began_ns);
         /* If a leader has fallen asleep meanwhile, this thread may have drained
-           a kick that was meant for it. */
+           a kick that was meant for the leader. So the leader is kicked
+           again. */
         if (wakeup != BATON__WAKEUP_TIMER &&
             atomic_load_explicit(&engine->asleep, memory_order_seq_cst)) {
             baton__event_loop_kick(engine->event_loop);
@@ -1204,7 +1216,7 @@ static bool progress_engine_start(baton_schedule_t *schedule,
     bool drives = try_drive(engine);
     if (!drives) {
         baton__step_mail(schedule);
-        /* The driver may have left before the push. */
+        /* The driver may have left before the schedule was mailed. */
         drives = try_drive(engine);
     }
     if (drives) {

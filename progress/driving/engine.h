@@ -82,8 +82,8 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    /* The last call of the device's function `arm` failed. Guarded by the
-       driver lock. */
+    /* The last call of the device's function `arm` failed, so the descriptor of
+       the device reports nothing. Guarded by the driver lock. */
     bool unarmed;
     bool threaded;
     pthread_t thread;
@@ -91,16 +91,17 @@ struct baton_engine {
     /* The driver lock guards the fields from here to `nested`. */
     baton__idle_t idle;
     bool armed;
-    uint32_t armed_us; /* the longest time that a driver sleeps while armed */
+    uint32_t armed_us; /* the longest sleep that the armed transports allow */
     /* The engine that the driver was driving when it took the lock of this
        engine, or NULL. */
     const baton_engine_t *outer;
     uint32_t nested; /* number of nested calls of `enter` */
 
-    /* the leader has closed the gate of the event loop; only the leader
-       accesses this */
+    /* the leader has closed the gate of the event loop (event_loop.h); only the
+       leader accesses this */
     bool gate_closed;
-    /* the time at which the transports were last armed with BATON_ARM_INSIST */
+    /* the time at which the transports were last armed with BATON_ARM_INSIST
+       (baton/transport.h) */
     uint64_t insisted_ns;
 
     /* All threads access the fields from here on. */
@@ -134,7 +135,8 @@ typedef struct baton__wait {
 } baton__wait_t;
 
 struct baton__driver {
-    /* The size of the struct that begins with the task of a schedule. */
+    /* The size of the struct that begins with the task of a schedule. (A
+       simulator's struct has further fields.) */
     size_t task_bytes;
 
     /* True if the calling thread drives: it has entered, or a call node runs on

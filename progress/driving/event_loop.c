@@ -41,8 +41,10 @@ struct baton__event_loop {
     struct event_base *base; /* watches the gate and the timer */
     struct event *gate_event;
     struct event *timer;
-    baton__wakeup_t wakeup; /* the cause that has ended the thread's wait */
-    uint64_t due_ns; /* when the timer ends or has ended; UINT64_MAX: never */
+    baton__wakeup_t
+        wakeup; /* the cause that has ended the progress thread's wait */
+    /* the time at which the timer ends or has ended; UINT64_MAX: never */
+    uint64_t due_ns;
     _Atomic bool kicked;
     /* Held while draining, so that no watch ends meanwhile. */
     pthread_mutex_t lock;
@@ -104,11 +106,12 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
 
 /* Makes libevent's loop. Only the progress thread uses it, so it gets no locks
    (by default a base has locks if the process has called evthread_use_pthreads,
-   as Open MPI does). Nothing in it needs a cached time. The descriptors that
-   libevent opens can't be moved. If the program has closed descriptor 0, 1 or
-   2, a placeholder has this number meanwhile, so that libevent does not get it.
-   If libevent could not open its descriptors it would call exit(), so this
-   function first opens as many, and closes them again. */
+   as Open MPI does). Nothing in it needs a cached time, so it keeps none. The
+   descriptors that libevent opens can't be moved. If the program has closed
+   descriptor 0, 1 or 2, a placeholder has this number meanwhile, so that
+   libevent does not get it. If libevent could not open its descriptors it would
+   call exit(), so this function first tries whether as many can be opened, and
+   closes them again. */
 static bool make_base(baton__event_loop_t *loop)
 {
     enum { PLACES = STDERR_FILENO + 1, OF_LIBEVENT = 5 };

@@ -11,15 +11,16 @@ enum {
        long messages are awaited, it is slow only if it also takes longer than
        patience_ns. */
     SLOW_YIELD_NS = 2500000,
-    /* The most sleeps, one after each poll, that follow slow yields. */
+    /* The most polls after slow yields that are each followed by a sleep. */
     SLOW_POLLS = 400,
-    /* While bytes are awaited, a poll that is followed by such a sleep counts
-       as 1 + bytes / SLOW_POLL_BYTES polls. */
+    /* While long messages are awaited, a poll that is followed by such a sleep
+       counts as 1 + bytes / SLOW_POLL_BYTES polls, so fewer sleeps follow. */
     SLOW_POLL_BYTES = 8192,
     /* An application thread that waits yields this many times as long as any
        other driver. */
     WAIT_YIELDS = 5,
-    /* A wait lets other threads run for this many wake-ups before it sleeps. */
+    /* Before a wait sleeps, it lets other threads run for as long as this many
+       wake-ups take. */
     WAKES = 10,
     NOMINAL_WAKE_NS = 20000,
     LEAST_WAKE_NS = 10000,

@@ -327,8 +327,8 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
     stepper->bytes_left = bytes;
     stepper->left_calls = false;
     (void)take_mail(stepper);
-    /* If this is a start, the trace has the same time for the start (START) and
-       for the beginning of the epoch (BEGIN). */
+    /* If a start has called this function, the trace has the same time for the
+       start (START) and for the beginning of the epoch (BEGIN). */
     if (baton__trace_is_on()) {
         stepper->traced_ns = atomic_load_explicit(
             &baton__task_of(schedule)->traced_ns, memory_order_relaxed);

@@ -40,8 +40,8 @@ typedef struct baton__arrivals arrivals_t;
 /* Returns the upper bits of an epoch's start times, by which ranks recognise
    the epoch. Successive epochs have different marks. Epochs of other schedules,
    and of the same schedule before a recovery, nearly always have different
-   marks, too: if a slot is now another schedule's, its words match once in a
-   million. */
+   marks, too: if a slot belongs to another schedule by now, its words match by
+   accident once in a million. */
 static uint64_t mark_of(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t salt =
@@ -55,8 +55,9 @@ static uint64_t start_word(uint64_t mark, uint64_t now_ns)
     return mark | (now_ns & ((UINT64_C(1) << TIME_BITS) - 1));
 }
 
-/* Stores how long after `start` (a start_word) the slot's rank came to the same
-   epoch. Returns false if the slot has no start time of that epoch. */
+/* Stores how long after `start`, a result of start_word, the slot's rank came
+   to the same epoch. Returns false if the slot has no start time of that
+   epoch. */
 static bool came_after(const baton__slot_t *slot, uint64_t start,
                        int64_t *after_out)
 {
@@ -278,7 +279,8 @@ void baton__arrivals_close(baton__task_t *task)
     task->arrivals = NULL;
 }
 
-/* Makes the row of this rank ready. */
+/* Fills in this rank's row of a board with `rows` rows, and marks it as
+   ready. */
 static void make_row(baton__row_t *row, uint32_t rows)
 {
     for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {

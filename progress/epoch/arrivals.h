@@ -46,8 +46,8 @@ static inline uint32_t baton__arrivals_scatter(uint64_t epoch)
     return (uint32_t)epoch * UINT32_C(0x9e3779b1);
 }
 
-/* The parts of baton__arrivals_come and baton__arrivals_end that only timed
-   epochs need. */
+/* baton__arrivals_time does the part of baton__arrivals_come that only timed
+   epochs need, and baton__arrivals_look that part of baton__arrivals_end. */
 void baton__arrivals_time(baton__task_t *task);
 void baton__arrivals_look(baton__task_t *task);
 

@@ -8,8 +8,8 @@
 
 /* Begins the next epoch if the application has started it or a peer has
    activated it. If a peer has begun the epoch already, fires the epoch's
-   on-start nodes when the application has started it. In a failed schedule,
-   ends the epochs that were started since the failure. */
+   on-start nodes (baton_add_on_start) when the application has started it. In a
+   failed schedule, ends the epochs that were started since the failure. */
 void baton__epoch_begin_if_due(baton_schedule_t *schedule);
 
 /* Makes a turn, a schedule's part of a step: issues up to `nodes` ready nodes,
@@ -51,8 +51,9 @@ void baton__epoch_lose(baton_schedule_t *schedule, int peer);
 /* ---- failure ---------------------------------------------------------- */
 
 /* Fails the running epoch, or between epochs the next one, and notifies the
-   peers. Waiting threads return `message`. Does nothing if the run
-   (lib/sched/run.h) is in any other phase. */
+   peers. Waits for the epoch return the failure's status, with `message` as the
+   error message. Does nothing if the run (lib/sched/run.h) is in any other
+   phase. */
 void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message);
 
@@ -112,5 +113,5 @@ baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
    BATON_OK. Any thread. */
 baton_status_t baton__epoch_unreported(const baton__task_t *task);
 
-/* Drops messages that came early for epochs up to this one. */
+/* Drops the messages that came early for epochs up to `epoch`. */
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);

@@ -42,7 +42,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
-        /* Baton does not send such a message. */
+        /* Baton sends no activation of another size. */
         group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
@@ -110,7 +110,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         }
         baton__run_begin(run);
         atomic_store_explicit(&task->busy, true, memory_order_release);
-        BATON__TRACED(epoch, schedule, BATON_TRACE_BEGIN, -1);
+        BATON__TRACED(begin_epoch, schedule,
+                      internal && !waits_for_stream(schedule));
         for (uint32_t i = 0; task->unmet > 0; i++) {
             baton__stepper_greet(task, i);
         }

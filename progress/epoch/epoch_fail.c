@@ -226,7 +226,8 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
     if (task->after_recovery == NULL &&
         (task->after_recovery =
              baton__alloc(1, sizeof *task->after_recovery)) == NULL) {
-        /* Without memory the schedule can't be recovered. */
+        /* Without memory to record this failure, the schedule can't be
+           recovered. */
         baton__failure_t final = *failure;
         final.final = true;
         set_failure(schedule, &final, message);

@@ -194,7 +194,8 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    /* In a simulation this kind may have no function; see lib/sim/create.c. */
+    /* In a simulation this kind of node may have no function; see
+       lib/sim/create.c. */
     if (issue == NULL) {
         (void)baton__run_pop(run);
         baton__run_complete(&schedule->run, node);
@@ -221,7 +222,7 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
         return false;
     }
     const uint64_t began_ns =
-        part >= BATON__TRACED_BYTES ? baton__traced_begin() : 0;
+        part >= BATON__TRACED_BYTES ? baton__traced_begin_work(schedule) : 0;
     if (bytes > 0 && borrows) {
         if (!issue_borrower(schedule, node, context, done, part)) {
             return false;
@@ -257,7 +258,7 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
     bool timed = stepper->hooks->clock_ns != NULL &&
                  (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
     uint64_t began = timed ? stepper->hooks->clock_ns() : 0;
-    const uint64_t began_ns = baton__traced_begin();
+    const uint64_t began_ns = baton__traced_begin_work(schedule);
     if ((op->flags & BATON__QUICK) == 0) {
         baton__stepper_flush(stepper);
     }

@@ -94,7 +94,8 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        task->slice_done = 0; /* the message overwrites the reduced part */
+        /* the message overwrites what was reduced, so the reduce begins anew */
+        task->slice_done = 0;
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,

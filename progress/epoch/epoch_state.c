@@ -10,7 +10,7 @@
 
 void baton__epoch_come(baton_schedule_t *schedule)
 {
-    BATON__TRACED(epoch, schedule, BATON_TRACE_COME, -1);
+    BATON__TRACED(come, schedule);
     baton__arrivals_come(baton__task_of(schedule));
     baton__run_started(&schedule->run);
 }

@@ -33,7 +33,7 @@ static baton_status_t issue_call(const baton__op_t *op, uint32_t node,
 {
     baton_call_t call = {.owner = context->owner, .node = node};
     if (op->device_call == NULL) {
-        /* There is no function in a graph that is only simulated. */
+        /* If the graph is only simulated, the node has no function. */
         return BATON_OK;
     }
     return (baton_status_t)baton__op_outcome(
@@ -132,7 +132,7 @@ static bool has_failed(baton_status_t status)
 }
 
 /* Returns true if a predecessor of the node is still in a stream. If `failed`,
-   counts only predecessors that have failed there. */
+   returns true only if such a predecessor has failed there. */
 static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node,
                                bool failed)
 {
@@ -181,9 +181,10 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
 
 /* ---- the end of a turn ------------------------------------------------ */
 
-/* True if a node in the queue has a successor on the host, or one that is known
-   to be done. Queues are queried one after the other, so the host may know that
-   a successor in another queue is done before it knows this of the node. */
+/* True if a node in the queue has a successor that the CPU executes, or a
+   successor in another queue that is known to be done. (The driver queries one
+   queue after the other, so it may learn that the successor is done before it
+   learns that the node is done.) */
 static bool leads_to_host(const baton_schedule_t *schedule,
                           const baton__queue_t *queue)
 {
@@ -202,8 +203,9 @@ static bool leads_to_host(const baton_schedule_t *schedule,
     return false;
 }
 
-/* True if the epoch ends when the streams have done their nodes, none of which
-   has a successor on the host. */
+/* True if the epoch ends when the streams have done their nodes: all remaining
+   nodes are in streams, and none of them has a successor that the CPU
+   executes. */
 static bool is_all_queued(const baton_schedule_t *schedule)
 {
     const uint32_t queued = baton__task_of(schedule)->queued;
@@ -269,8 +271,9 @@ void baton__queues_end_turn(baton_schedule_t *schedule)
 
 /* ---- starts in the order of a stream ---------------------------------- */
 
-/* Queries whether the user's stream has got to the start. True if the epoch has
-   started or failed. */
+/* Queries whether the user's stream has got to the start. If it has, this
+   rank's part in the epoch begins; if the stream has failed, the epoch fails.
+   Returns false if neither is so. */
 static bool poll_start(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;

@@ -16,8 +16,8 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
 /* Ends a turn: if all remaining nodes of the epoch are in streams and a user's
    stream may wait for the epoch, has one stream raise the flag, for which that
    user's stream waits, after these nodes. If a node in a stream has a successor
-   on the host, no stream raises the flag: the driver raises it when it retires
-   the epoch. */
+   that the CPU executes, no stream raises the flag: the driver raises it when
+   it retires the epoch. */
 void baton__queues_end_turn(baton_schedule_t *schedule);
 
 /* True if the application has started this epoch on a stream, and that stream
@@ -35,12 +35,14 @@ void baton__queues_stop(baton_schedule_t *schedule);
    ended. */
 void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
 
-/* Queries the device. Completes nodes whose work is done, and fires the starts
-   that a user's stream has got to. True if there was any such node or start. */
+/* Queries the device. Completes nodes whose work is done, and begins this
+   rank's part in each epoch to whose start a user's stream has got. Returns
+   true if there was any such node or epoch. */
 bool baton__queues_poll(baton__stepper_t *stepper);
 
-/* Stops querying the device about one schedule of the group, which is
-   destroyed, or, with NULL, about all of them, which were abandoned. */
+/* Stops querying the device about `only`, a schedule of the group that is being
+   destroyed. If `only` is NULL, does so for all schedules of the group; these
+   were abandoned. */
 void baton__queues_forget(const baton_group_t *group,
                           const baton_schedule_t *only);
 

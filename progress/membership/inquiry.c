@@ -14,7 +14,9 @@ enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 /* A rank that an inquiry asks, and the answer of that rank. */
 typedef struct asked {
     int rank;
-    bool sent;  /* the rank was asked in this round, or is this rank itself */
+    /* The rank was asked in this round. Also true of the rank that asks, which
+       sends itself no inquiry. */
+    bool sent;
     bool named; /* the rank is in the text that is being composed */
     /* True: a rank that was asked waits for `rank`. False: `rank` is asked only
        to learn which rank reports the stall. */
@@ -238,9 +240,10 @@ static bool says_the_same(const asked_t *a, const asked_t *b)
     return a->awaited && strcmp(a->state.text, b->state.text) == 0;
 }
 
-/* Appends "rank 3 has" or "ranks 0, 1, 2 have": the ranks from `first` on that
-   say the same as `first`. Marks them as named. If they are few, adds their
-   hosts and processes, which help to find them. */
+/* Appends "rank 3 has" or "ranks 0, 1, 2 have": the ranks, from `first` on,
+   that have answered with the same text as `first`. Marks these ranks as named.
+   If they are few, adds their hosts and processes, which help the user to find
+   them. */
 static void describe_ranks(const baton_group_t *group,
                            baton__inquiry_t *inquiry, asked_t *first,
                            baton__text_t *text)
@@ -266,9 +269,10 @@ static void describe_ranks(const baton_group_t *group,
     baton__text_add(text, count > 1 ? " have" : " has");
 }
 
-/* Appends a circle of ranks that wait for each other: there is one if all ranks
-   that were asked wait. Follows, from each rank, the first rank that it waits
-   for: at first into the circle, and then once around it. */
+/* Appends a circle of ranks that wait for each other. There is such a circle if
+   each rank that was asked waits for another rank. To find it, goes from each
+   rank to the first rank that it waits for: as many times as there are ranks,
+   which leads into the circle, and then once around it. */
 static void describe_circle(baton__inquiry_t *inquiry, int own,
                             baton__text_t *text)
 {

@@ -69,8 +69,10 @@ int baton__inquiry_next(const baton__task_t *task);
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state);
 
-/* Appends to the text which ranks the other ranks wait for. Appends nothing if
-   the epoch has made progress since the inquiry began. */
+/* Appends the result of the inquiry to the text: the ranks at the end of the
+   chain, with the texts of their answers, or a circle of ranks that wait for
+   each other. Appends nothing if the epoch has made progress since the inquiry
+   began. */
 void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text);
 

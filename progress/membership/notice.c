@@ -1,7 +1,8 @@
 /* The queues of notices, and how they are sent; see notice.h. */
 #include "progress/membership/notice_parts.h"
 
-/* Sends one queued answer: an inquiry, state, hello, failure or loss. */
+/* Sends one of a queue's `answers`: an INQUIRY, STATE, HELLO, WELCOME or
+   FAILURE, or a LEFT, which reports a loss (loss.h). */
 static baton_status_t send_answer(baton_group_t *group,
                                   const baton__notice_t *answer)
 {

@@ -1,5 +1,6 @@
 /* Notices: the messages about a schedule that ranks send each other, besides
-   the schedule's own messages.
+   the schedule's own messages. (Notices about a group are described in loss.h,
+   recovery.h and shrink.h.)
 
    - HELLO announces a committed schedule to a peer. It contains the schedule's
      terms, on which all ranks must agree (sched/terms.c), and the numbers and

@@ -375,8 +375,8 @@ void baton__failure_receive(baton_group_t *group, baton_message_t *message)
     }
     baton__text_add(&text, "%s", received.sentence);
     /* If this rank recovers the schedule, and the peer still has it, the peer
-       has recovered already, and the schedule has failed there since. If the
-       failure is final, the peer has destroyed the schedule since. */
+       has recovered already, and the schedule has failed there since. If
+       received.final is GONE, the peer has destroyed the schedule instead. */
     const bool recovered =
         received.final != GONE && schedule->run.phase == BATON__RUN_RECOVERING;
     (recovered ? baton__epoch_fail_recovered : baton__epoch_fail_from)(

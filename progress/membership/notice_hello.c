@@ -140,7 +140,8 @@ void baton__notice_hello(baton_schedule_t *schedule)
     assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);
-    /* In a shared plan all sends are marked as introduced already. */
+    /* In a plan that the ranks of a simulation share (sched/share.h), all peers
+       of the sends count as introduced already. */
     const uint32_t peers =
         schedule->plan.shared ? 0 : schedule->plan.peer_count;
     task->unmet = task->due != NULL ? peers : 0;

@@ -111,9 +111,10 @@ static void recovery_reset(baton__task_t *task)
     uint64_t requested =
         atomic_exchange_explicit(&task->requested, 0, memory_order_acq_rel);
     if (schedule->offload != NULL) {
-        /* The flag's value never falls, so `base` grows instead. It does so
-           after the reset of `requested`, because baton_schedule_wait_on reads
-           `base` before `requested`. */
+        /* The flag, a word by which users' streams wait for epochs, never
+           falls. So `base`, the offset of the epochs' numbers in it, grows
+           instead. This happens after the reset of `requested`, because
+           baton_schedule_wait_on reads `base` before `requested`. */
         atomic_fetch_add_explicit(&schedule->offload->base,
                                   requested > last ? requested : last,
                                   memory_order_acq_rel);
@@ -143,7 +144,8 @@ static void recovery_join(baton__task_t *task)
     baton_group_t *group = task->schedule.group;
     uint64_t retired = baton__task_retired(task);
     baton__epoch_drop_up_to(&task->schedule, UINT64_MAX);
-    /* A recovery that ended early may have left a failure here. */
+    /* A recovery that ended early may have left a failure in
+       `after_recovery`. */
     if (task->after_recovery != NULL) {
         task->after_recovery->failing_from = 0;
     }
@@ -167,7 +169,9 @@ static void end_schedule(baton_group_t *group)
     recovery_end_part(group);
 }
 
-/* Advances a schedule whose ranks agree on the highest completed epoch. */
+/* Advances the agreement of a schedule's ranks on the highest epoch that any of
+   them has completed. When they have agreed, calls on_recover. Returns true if
+   anything happened. */
 static bool recovery_advance(baton__task_t *task)
 {
     baton_group_t *group = task->schedule.group;

@@ -102,8 +102,8 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     return lead > 0 || (lead == 0 && lowest);
 }
 
-/* Returns the value of exchange_t.sent and received for this rank's present
-   view. */
+/* Returns the number that stands for this rank's present view in
+   exchange_t.sent and exchange_t.received. */
 static uint32_t version_of(const shrink_t *shrink)
 {
     return shrink->known + 1;

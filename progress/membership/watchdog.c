@@ -12,7 +12,7 @@
 enum {
     NODES_NAMED = 8,
     SUCCESSORS_NAMED = 4,
-    LOOKS = 8, /* number of looks after which an epoch counts as stalled */
+    LOOKS = 8, /* the least number of looks in a stall period */
     ROUNDS = 2 /* number of rounds of inquiries before a stall is reported */
 };
 
@@ -253,8 +253,9 @@ void baton__watchdog_look(baton__stepper_t *stepper)
             t->told = 0;
         } else if (t->inquiries == ROUNDS) {
             t->inquiries--;
-            /* Older answers may be wrong by now: this rank was stopped, and
-               another one may have reported the stall meanwhile. */
+            /* If the answers are older than that, this rank was stopped
+               meanwhile. They may then be wrong by now, and another rank may
+               have reported the stall. */
             if (now - t->asks_at_ns <= 2 * stall_ns) {
                 watchdog_report(t);
                 /* A rank that has warned asks again twice in each stall period

@@ -3,7 +3,8 @@
 
 #include "progress/state/stepper.h"
 
-enum { BATON__WATCHDOG_LOOK_MS = 500 }; /* the longest time between two looks */
+/* the longest time after a look until the next one is due */
+enum { BATON__WATCHDOG_LOOK_MS = 500 };
 
 /* Looks at running epochs, if it is time to. If an epoch has stalled, the
    watchdog begins an inquiry (inquiry.h), in two rounds; a later look logs the

@@ -1,10 +1,11 @@
-/* The layout of a board: the memory in which the ranks of a host store when
-   they come to epochs, and their counts of lateness (baton/lateness.h). The
-   transport provides this memory (baton/transport.h). A board has a row for
-   each rank, which that rank alone writes. A row has a slot for each of the
-   rank's schedules. The ranks of the host read each other's rows. Other
-   processes, which may have another version of Baton, read them, too
-   (calls/lateness.c); so the layout has a number, BATON__BOARD_FORMAT.
+/* The layout of a board: the memory in which the ranks of a host store the
+   times at which they come to epochs, and their counts of lateness.
+   baton/lateness.h says when a rank comes to an epoch. The transport provides
+   this memory (baton/transport.h). A board has a row for each rank, which that
+   rank alone writes. A row has a slot for each of the rank's schedules. The
+   ranks of the host read each other's rows. Other processes, which may have
+   another version of Baton, read them, too (calls/lateness.c); so the layout
+   has a number, BATON__BOARD_FORMAT.
 
    No reader or writer waits for another. A start time is one word, which also
    has bits of the epoch's number, so it is never read half written. Counts are
@@ -27,7 +28,8 @@ enum {
 
 #define BATON__BOARD_MAGIC UINT64_C(0x736574616c6e7462) /* "btnlates" */
 
-/* The counts as fields and as words. */
+/* A rank's counts for one schedule. The words are accessed one by one, as
+   atomics; the fields give them names. */
 typedef union baton__counts {
     baton_lateness_t fields;
     uint64_t words[BATON__BOARD_COUNTS];
@@ -40,8 +42,10 @@ typedef struct baton__slot {
     _Alignas(64) _Atomic uint64_t starts[BATON_LATENESS_CAME];
     /* the words of a baton__counts_t */
     _Atomic uint64_t counts[BATON__BOARD_COUNTS];
-    _Atomic uint64_t channel; /* the channel of the schedule's group */
-    /* The fields from here on are constant while the slot has a key. */
+    /* the channel of the schedule's group (transport/group.h) */
+    _Atomic uint64_t channel;
+    /* The rank's number in the schedule's group, the size of that group, and
+       the schedule's name. They are constant while the slot has a key. */
     int32_t rank, size;
     char name[BATON__BOARD_NAME];
 } baton__slot_t;
@@ -54,9 +58,9 @@ typedef struct baton__row {
     int32_t process;
     /* The PID namespace in which the process has the number `process`. */
     uint32_t container;
-    /* By slot: the schedule's key; 0: the slot is free. A rank stores the key
-       with release when the slot is filled, which pairs with readers' acquire
-       loads. */
+    /* By slot: the key of its schedule (baton__task_key); 0: the slot is free.
+       A rank stores the key with release when the slot is filled, which pairs
+       with readers' acquire loads. */
     _Atomic uint64_t keys[BATON__BOARD_SLOTS];
     baton__slot_t slots[BATON__BOARD_SLOTS];
 } baton__row_t;
@@ -87,8 +91,8 @@ static inline void baton__count_add(_Atomic uint64_t *count, uint64_t more)
                      atomic_load_explicit(count, memory_order_relaxed) + more);
 }
 
-/* Returns a row's slot for the schedule with this key, or NULL. The key 0 finds
-   a free slot. */
+/* Returns a row's slot for the schedule with this key; NULL if there is none.
+   With the key 0, returns a free slot. */
 static inline baton__slot_t *baton__row_find(baton__row_t *row, uint64_t key)
 {
     for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {

@@ -89,8 +89,9 @@ void baton__group_set_recovery(baton_group_t *group,
                                baton__recovery_state_t state)
 {
     baton__member_t *member = baton__member_of(group);
-    /* The allowed changes of the state, from (row) to (column): none, stopping,
-       joined, parting, over. */
+    /* The allowed changes of the state: each row is the state before a change,
+       and the columns are the states after it, in the order NONE, STOPPING,
+       JOINED, PARTING, OVER. */
     static const bool
         legal[BATON__RECOVERY_STATE_COUNT][BATON__RECOVERY_STATE_COUNT] = {
             [BATON__RECOVERY_NONE] = {false, true, false, true, false},

@@ -59,8 +59,9 @@ typedef struct baton__peer_notice {
 
 BATON__LIST(baton__due_list, baton__peer_notice_t)
 
-/* The notices that are due to one rank. Those in `answers` are sent first:
-   replies, inquiries and reports of losses. */
+/* The notices that are due to one rank. `answers` has the replies, the
+   inquiries and the reports of losses, which are sent first. `due` has all
+   other notices. */
 typedef struct baton__peer_queue {
     /* The next queue in the stepper's list of non-empty queues. */
     struct baton__peer_queue *next;
@@ -118,7 +119,7 @@ enum { BATON__UNKNOWN_BYTES = 48 };
    that destroys the group is PARTING until all ranks are, or a peer is lost. */
 typedef enum baton__recovery_state {
     BATON__RECOVERY_NONE,
-    BATON__RECOVERY_STOPPING, /* epochs fail, and transfers end */
+    BATON__RECOVERY_STOPPING, /* running epochs fail, and their transfers end */
     /* This rank is in the next incarnation, but not all others are. */
     BATON__RECOVERY_JOINED,
     BATON__RECOVERY_PARTING,
@@ -168,8 +169,9 @@ typedef struct baton__member {
        itself has lost no peer, this field names a rank whose loss a peer has
        reported. `first.detail` is NULL if no loss is known. */
     baton__loss_t first;
-    /* Agreements of the recoveries, indexed by the lowest bit of the new
-       incarnation, because peers may be one recovery ahead. */
+    /* The agreements of this recovery and of the next one, since peers may be
+       one recovery ahead. The index is the lowest bit of the incarnation that
+       the recovery leads to. */
     baton__agreement_t agreements[2];
     /* The agreement by which all ranks destroy the group together. */
     baton__agreement_t farewell;
@@ -183,7 +185,7 @@ typedef struct baton__member {
     /* Notices of peers that leave the group after a loss. They are kept until
        the transport has reported that loss here. */
     baton__notice_t *leaves;
-    /* Unused records, which replies, inquiries and `hellos` take. */
+    /* A list of unused records, for `answers` and `hellos`. */
     baton__notice_t *spare;
     /* By the identity of a schedule that is not committed here: the list of its
        hellos. A hello is the notice by which a peer says that it has committed
@@ -212,8 +214,9 @@ typedef struct baton__member {
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
-    int unknown_peer;   /* -1: there is no such peer */
-    char *unknown_name; /* in a simulated group NULL at first */
+    int unknown_peer; /* -1: there is no such peer */
+    /* in a simulated group NULL until there is such a peer */
+    char *unknown_name;
 } baton__member_t;
 
 /* The only function that computes the address of a group's member. */
@@ -271,7 +274,7 @@ const baton__destroyed_t *baton__group_destroyed(const baton_group_t *group,
 void baton__group_notified(baton_group_t *group, uint64_t identity, int peer);
 
 /* Frees the records of destroyed schedules, except for those of incarnation
-   `but`; -1: all of them. */
+   `but`. If `but` is -1, frees all records. */
 void baton__member_forget_destroyed(baton__member_t *member, int but);
 
 /* Returns memory for a reply, an inquiry or an early hello: a free record or,

@@ -55,14 +55,17 @@ typedef struct baton__stepper {
     baton_schedule_t *offloads;
     baton__queue_list_t queues; /* the queues that have notices to send */
     /* Number of nodes that running epochs wait for: nodes that are held or in
-       motion (sched/run.h), and required receives without their message. */
+       motion (sched/run.h), and required receives whose message has not
+       come. */
     uint32_t waited;
-    uint32_t starts;   /* number of epochs that wait for a user's stream */
+    /* number of epochs whose start a user's stream has not reached */
+    uint32_t starts;
     uint32_t polled;   /* number of begun async nodes with a poll function */
     uint32_t running;  /* number of epochs that have begun and not ended */
     uint32_t draining; /* number of failed schedules with nodes in motion */
     /* The number of recoveries, farewells and shrinks that go on, of groups and
-       of schedules. */
+       of schedules, and of agreed views that peers must still get
+       (membership/shrink.c). */
     uint32_t recovering;
     size_t bytes_left; /* bytes that this step may still compute and copy */
     /* The most bytes of a node that are computed or copied at once. */
@@ -82,12 +85,13 @@ typedef struct baton__stepper {
     bool left_calls;
     /* the last step did not poll the transports; see baton__step */
     bool unpolled;
-    bool doubts; /* at least one task has a `doubted` node */
+    bool doubts; /* at least one task has a `doubted` node (task.h) */
 
     baton__task_t *tasks;       /* the tasks of committed schedules */
     baton__task_t *uncommitted; /* the tasks of all other schedules */
     /* Number of schedules that recover at the moment and have a
-       baton_recover_fn, for which their ranks agree on an epoch. */
+       baton_recover_fn, so that their ranks are agreeing on the epoch that is
+       passed to it. */
     uint32_t agreeing;
     /* Number of committed schedules with armed receives. */
     uint32_t activatable;
@@ -172,8 +176,8 @@ static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
     return stepper->queues.head != NULL;
 }
 
-/* Called before a notice is added to a peer's queue. If the queue is empty,
-   adds it to the stepper's list of queues that have notices. */
+/* Called before a notice is added to a peer's queue. If that queue is empty,
+   adds the queue to the stepper's list of queues that have notices. */
 static inline void baton__stepper_list(baton__peer_queue_t *queue,
                                        baton_group_t *group)
 {

@@ -25,9 +25,11 @@ void baton__task_free(baton__task_t *task)
 {
     const uint64_t requested = baton__task_requested(task);
     uint64_t *epoch = &task->schedule.run.epoch;
-    /* baton__schedule_fini gives the device's flag back with the number of the
-       last epoch, for the flag's next user. User streams may wait for all
-       epochs that were started, so these count as if they had run. */
+    /* baton__schedule_fini gives the schedule's flag back to the device for
+       another schedule, and notes the number of the last epoch in it. (The flag
+       is the word of memory by which users' streams wait for epochs.) These
+       streams may wait for any epoch that was started, so all of them count as
+       if they had run. */
     *epoch = requested > *epoch ? requested : *epoch;
     if (task->schedule.group->sharing != NULL) {
         baton__free(task->failures);

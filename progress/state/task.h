@@ -110,8 +110,8 @@ typedef struct baton__task {
        driver counts them. */
     _Atomic uint64_t retired;
     /* In a schedule that stays failed (baton__task_stays_failed): the first
-       epoch that won't be completed. In any other: the last epoch that has
-       failed. 0: no epoch has failed. */
+       epoch that won't be completed. In any other schedule: the last epoch that
+       has failed. 0: no epoch has failed. */
     _Atomic uint64_t failed;
     _Atomic uint64_t limit; /* the last epoch that a peer may begin */
     /* the epoch that a call has asked to cancel; 0: no call has */
@@ -124,8 +124,9 @@ typedef struct baton__task {
     /* A baton__next_t: how soon the last wait came after its start. NEXT_WORK:
        not soon. */
     _Atomic uint8_t expected;
-    /* A buffer was rebound, and has not been checked since. The driver lock
-       guards the buffers if there are no `bindings`. */
+    /* A buffer was rebound, and was not checked afterwards. If `bindings` is
+       NULL, the driver reads the buffers' addresses, and the driver lock guards
+       them. */
     _Atomic bool rebound;
     /* Number of threads in wait or baton_async_complete. */
     _Atomic uint32_t waiters;
@@ -136,8 +137,8 @@ typedef struct baton__task {
     /* The last epoch whose failure wait or test has returned. */
     _Atomic uint64_t reported;
     /* The status of a failed epoch that was started before the last recovery,
-       if no call has returned it; else BATON_OK. Until the next start, wait
-       returns this status. */
+       if no call has returned it; else BATON_OK. Until the next start, wait and
+       test return this status. */
     _Atomic int unreported;
     _Atomic int orphan; /* baton__orphan_t */
     /* The last epoch that retired before the last recovery. The failure lock
@@ -150,7 +151,7 @@ typedef struct baton__task {
        (epoch/arrivals.h). NULL if the schedule's lateness is not counted. */
     struct baton__arrivals *arrivals;
     uint32_t unmet; /* number of peers in state BATON__UNMET */
-    /* one of 2^vain starts polls; see poll_soon() in driving/engine.c */
+    /* of 2^vain starts one polls; see poll_soon() in driving/engine.c */
     uint32_t vain;
     /* The memory that was bound at the start of each epoch in flight, by epoch
        % depth; the driver takes it when the epoch begins. NULL if the depth is
@@ -162,8 +163,8 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
-    /* While a start is traced: the time of the start's record; else 0. Any
-       thread accesses this field. */
+    /* During a start that is traced, until the start is recorded: the time of
+       the start; else 0. Any thread accesses this field. */
     _Atomic uint64_t traced_ns;
 
     /* ---- fields that the driver accesses less often ---- */
@@ -173,8 +174,8 @@ typedef struct baton__task {
     struct baton__task *next;
     struct baton__task *previous;
     /* By index in plan.peers: the notices that are due to the peer. In
-       simulations whose ranks share plans this is NULL until a notice is due,
-       and all peers are BATON__MET. */
+       simulations whose ranks share plans this is NULL until a notice is due;
+       while it is NULL, all peers count as BATON__MET. */
     baton__peer_notice_t *due;
     uint32_t due_count; /* number of peers to which a notice is due */
     /* The number of this schedule among those of its name; see group.h. */
@@ -182,8 +183,9 @@ typedef struct baton__task {
     /* The schedule was destroyed while no node was in motion. The driver frees
        it after its notices are sent. */
     bool leaving;
-    bool in_order; /* see baton_schedule_in_order */
-    bool verifies; /* the verifier created it */
+    bool in_order;    /* see baton_schedule_in_order */
+    bool verifies;    /* the verifier (BATON_VERIFY=1) created the schedule */
+    bool traced_come; /* the running epoch's COME is in its STARTED record */
     /* 1 + a node that is held because its message failed; 0: there is no such
        node. See baton__epoch_fail_message. */
     uint32_t doubted;
@@ -192,8 +194,9 @@ typedef struct baton__task {
     /* The last failed epochs: epoch << 8 | -status, by epoch modulo
        failure_count. Any thread reads them. NULL while `due` is NULL. */
     _Atomic uint64_t *failures;
-    baton__failure_t failure;               /* guarded by the failure lock */
-    baton__later_failure_t *after_recovery; /* NULL before the first */
+    baton__failure_t failure; /* guarded by the failure lock */
+    /* NULL only in simulations, before the first such failure */
+    baton__later_failure_t *after_recovery;
     /* The agreements on the epoch that is passed to on_recover. They have the
        same index as those in baton__member_t. */
     baton__agreement_t agreements[2];
@@ -211,13 +214,18 @@ typedef struct baton__task {
     uint64_t seen_progress;
     uint64_t seen_at_ns; /* the time at which the watchdog saw that change */
     uint64_t asks_at_ns; /* the time of the next round of inquiries */
-    /* Number of rounds of inquiries since the stall began, or was logged. */
+    /* Number of rounds of inquiries about the present stall, at most 2. After
+       the second round it becomes 1 again, so that one more round precedes the
+       next log. */
     uint8_t inquiries;
-    uint8_t told;           /* the level at which this stall was logged, or 0 */
-    _Atomic uint16_t trace; /* state in the trace, see traced.c; any thread */
+    /* the log level at which this stall was logged; 0: not logged */
+    uint8_t told;
+    /* the schedule's number in the trace's table of schedules, or another value
+       that traced.c explains; any thread accesses it */
+    _Atomic uint16_t trace;
     uint32_t failure_count; /* size of `failures` */
     baton__reporter_t reporter;
-    struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
+    struct baton__inquiry *inquiry; /* the last inquiry; NULL: there was none */
 } baton__task_t;
 static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");
 

@@ -52,9 +52,11 @@ static uint16_t traced_number(baton__task_t *task)
     return number == UNTRACED ? 0 : number;
 }
 
-/* Completes a record of the schedule, and adds it to the trace. */
-static void traced_add(baton_schedule_t *schedule, baton_trace_what_t what,
-                       uint64_t time_ns, baton_trace_record_t *record)
+/* Completes a record of the schedule, and adds it to the trace. Inline, as
+   baton__trace_add is. */
+static inline __attribute__((always_inline)) void
+traced_add(baton_schedule_t *schedule, baton_trace_what_t what,
+           uint64_t time_ns, baton_trace_record_t *record)
 {
     record->schedule = traced_number(baton__task_of(schedule));
     record->time_ns = time_ns;
@@ -71,23 +73,61 @@ static uint64_t traced_time(baton_schedule_t *schedule)
     assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     if (stepper->traced_ns == 0) {
-        stepper->traced_ns = baton__clock_ns();
+        stepper->traced_ns = baton__trace_now(false);
     }
     return stepper->traced_ns;
 }
 
-void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
-                        uint64_t epoch, uint64_t began_ns, int status)
+void baton__traced_start(baton__task_t *task)
 {
-    const uint64_t now_ns = baton__clock_ns();
-    baton_trace_record_t record = {.value =
-                                       began_ns != 0 ? now_ns - began_ns : 0,
-                                   .epoch = (uint32_t)epoch,
-                                   .peer = status};
-    if (what == BATON_TRACE_START) {
-        atomic_store_explicit(&task->traced_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&task->traced_ns, baton__trace_now(false),
+                          memory_order_relaxed);
+}
+
+void baton__traced_forget_start(baton__task_t *task, uint64_t epoch)
+{
+    baton_trace_record_t record = {.epoch = (uint32_t)epoch, .peer = -1};
+    const uint64_t time_ns =
+        atomic_load_explicit(&task->traced_ns, memory_order_relaxed);
+    atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+    if (time_ns != 0) {
+        traced_add(&task->schedule, BATON_TRACE_START, time_ns, &record);
     }
-    traced_add(&task->schedule, what, now_ns, &record);
+}
+
+void baton__traced_wait(baton__task_t *task, uint64_t epoch, uint64_t began_ns,
+                        int status)
+{
+    const uint64_t now_ns = baton__trace_now(false);
+    baton_trace_record_t record = {
+        .value = began_ns != 0 ? baton__traced_since(began_ns, now_ns) : 0,
+        .epoch = (uint32_t)epoch,
+        .peer = status};
+    traced_add(&task->schedule, BATON_TRACE_WAIT, now_ns, &record);
+}
+
+void baton__traced_begin_epoch(baton_schedule_t *schedule, bool comes)
+{
+    baton__task_t *task = baton__task_of(schedule);
+    const uint64_t start_ns =
+        atomic_load_explicit(&task->traced_ns, memory_order_relaxed);
+    task->traced_come =
+        comes && start_ns != 0 && start_ns == traced_time(schedule);
+    if (task->traced_come) {
+        atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+    }
+    baton__traced_epoch(
+        schedule, task->traced_come ? BATON_TRACE_STARTED : BATON_TRACE_BEGIN,
+        -1);
+}
+
+void baton__traced_come(baton_schedule_t *schedule)
+{
+    baton__task_t *task = baton__task_of(schedule);
+    if (!task->traced_come) {
+        baton__traced_epoch(schedule, BATON_TRACE_COME, -1);
+    }
+    task->traced_come = false;
 }
 
 void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
@@ -102,6 +142,7 @@ void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
                            uint32_t node, size_t bytes)
 {
     const baton__op_t *op = &schedule->ops[node];
+    baton__stepper_t *stepper = schedule->group->stepper;
     const bool activates =
         op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
     baton_trace_record_t record = {.value = activates ? 0 : bytes,
@@ -112,13 +153,18 @@ void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
                                    .peer = baton__peer_of(schedule, op)};
     if (what != BATON_TRACE_SEND) {
         /* The message has arrived or left after the clock was last read. */
-        baton__traced_forget_time(schedule->group->stepper);
+        stepper->traced_ns = baton__trace_now(what == BATON_TRACE_RECEIVED);
     }
     traced_add(schedule, what, traced_time(schedule), &record);
     if (what == BATON_TRACE_SEND && bytes >= BATON__TRACED_BYTES) {
         /* The send may copy the data, which takes a while. */
-        baton__traced_forget_time(schedule->group->stepper);
+        baton__traced_forget_time(stepper);
     }
+}
+
+uint64_t baton__traced_begin_work(baton_schedule_t *schedule)
+{
+    return baton__trace_is_on() ? traced_time(schedule) : 0;
 }
 
 void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
@@ -128,7 +174,7 @@ void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
         .epoch = (uint32_t)schedule->run.epoch, .node = node, .peer = -1};
     if (began_ns != 0) {
         baton__traced_forget_time(schedule->group->stepper);
-        record.value = traced_time(schedule) - began_ns;
+        record.value = baton__traced_since(began_ns, traced_time(schedule));
         traced_add(schedule, BATON_TRACE_WORK, traced_time(schedule), &record);
     }
 }

@@ -2,12 +2,12 @@
 
    Reading the clock takes time, so several records may share one reading: the
    driver keeps the last time that it has read in `stepper->traced_ns`, as long
-   as it is busy. A message's SEND never has a later time than the sending, and
-   its RECEIVED never an earlier time than the arrival. So by a common clock
-   every message arrives after it was sent. */
+   as it is busy. The record SEND never has a later time than the sending of the
+   message, and the record RECEIVED never an earlier time than its arrival. So
+   if two ranks have the same clock, every message is received after it was
+   sent. */
 #pragma once
 
-#include "base/clock.h"
 #include "base/trace.h"
 #include "progress/state/stepper.h"
 
@@ -28,7 +28,14 @@ static inline void baton__traced_forget_time(baton__stepper_t *stepper)
    ends; 0: nothing is recorded. */
 static inline uint64_t baton__traced_begin(void)
 {
-    return baton__trace_is_on() ? baton__clock_ns() : 0;
+    return baton__trace_is_on() ? baton__trace_now(false) : 0;
+}
+
+/* Returns the time from `began_ns` to `now_ns`. Computed times
+   (lib/base/trace.h) may go back by some ns. */
+static inline uint64_t baton__traced_since(uint64_t began_ns, uint64_t now_ns)
+{
+    return now_ns > began_ns ? now_ns - began_ns : 0;
 }
 
 /* Records that the thread has slept since `began_ns`; does nothing if that is
@@ -36,17 +43,18 @@ static inline uint64_t baton__traced_begin(void)
 static inline void baton__traced_sleep(uint64_t began_ns)
 {
     if (began_ns != 0) {
-        const uint64_t now_ns = baton__clock_ns();
-        baton__trace_add(&(baton_trace_record_t){.time_ns = now_ns,
-                                                 .value = now_ns - began_ns,
-                                                 .peer = -1,
-                                                 .what = BATON_TRACE_SLEEP});
+        const uint64_t now_ns = baton__trace_now(false);
+        baton__trace_add(&(baton_trace_record_t){
+            .time_ns = now_ns,
+            .value = baton__traced_since(began_ns, now_ns),
+            .peer = -1,
+            .what = BATON_TRACE_SLEEP});
     }
 }
 
 /* Calls baton__traced_<record> below with the other arguments, if
    baton__trace_is_on(); if not, they are not even computed. Only
-   BATON__TRACED(call, ...) may be used by any thread. */
+   BATON__TRACED(start, ...) and (wait, ...) may be used by any thread. */
 #define BATON__TRACED(record, ...)                                             \
     do {                                                                       \
         if (baton__trace_is_on()) {                                            \
@@ -54,19 +62,34 @@ static inline void baton__traced_sleep(uint64_t began_ns)
         }                                                                      \
     } while (0)
 
-/* Records a START, or a WAIT with its status. The call began at `began_ns`, a
-   result of baton__traced_begin; 0: it began just now. */
-void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
-                        uint64_t epoch, uint64_t began_ns, int status);
+/* Called when the application starts an epoch. If the epoch begins at once,
+   baton__traced_begin_epoch records the START, else baton__traced_forget_start
+   does. */
+void baton__traced_start(baton__task_t *task);
+void baton__traced_forget_start(baton__task_t *task, uint64_t epoch);
 
-/* Records BEGIN, COME, END or LOST in the running epoch; `peer` as in the
-   record. */
+/* Records a WAIT with its status. The wait began at `began_ns`, a result of
+   baton__traced_begin; 0: it began just now. */
+void baton__traced_wait(baton__task_t *task, uint64_t epoch, uint64_t began_ns,
+                        int status);
+
+/* baton__traced_begin_epoch records BEGIN in the running epoch, and also COME
+   if `comes`: this rank comes to the epoch at once. Else baton__traced_come
+   records COME later. */
+void baton__traced_begin_epoch(baton_schedule_t *schedule, bool comes);
+void baton__traced_come(baton_schedule_t *schedule);
+
+/* Records END or LOST in the running epoch. `peer` is stored in the record's
+   field of that name. */
 void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
                          int peer);
 
 /* Records SEND, SENT or RECEIVED of a node's message. */
 void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
                            uint32_t node, size_t bytes);
+
+/* Returns the time at which a node's work begins; 0: nothing is recorded. */
+uint64_t baton__traced_begin_work(baton_schedule_t *schedule);
 
 /* Records that a node has worked since `began_ns`; does nothing if that is
    0. */

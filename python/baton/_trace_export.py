@@ -1,12 +1,13 @@
 """Writes a trace for other programs: as a timeline for Perfetto and chrome://tracing, and as
 dumps for the analyser of PyTorch's flight recorder."""
 import json
+import pathlib
 import pickle
-from typing import Any, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy
 
-from baton import _trace_files as files
+from baton import _trace_files as files, _trace_report as report
 from baton._trace_files import NEVER, Schedule, Trace
 
 _EPOCHS = 1 << 24  # the number of the first schedule's track; those of threads are lower
@@ -33,9 +34,21 @@ def spans_of_epochs(trace: Trace, schedule: Schedule) -> Tuple[numpy.ndarray, nu
     return begun, numpy.maximum(begun, ended)
 
 
+def _when_all_came(trace: Trace, epoch: Optional[int]) -> int:
+    """When the last rank came to an epoch of the schedule for which ranks waited longest: the one
+    with that number, or else one that took as long as the middle of all."""
+    for waits in report.all_waits_of(trace)[:1]:
+        numbers = waits.of.epochs[waits.rows]
+        at = numpy.flatnonzero(numbers == epoch) if epoch is not None else numpy.argsort(
+            waits.own)[len(numbers) // 2:]
+        if len(at):
+            return int(waits.last[at[0]])
+    raise ValueError("--with: no such epoch was recorded on all ranks")
+
+
 class _Timeline:
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, prefix: str = "") -> None:
+        self.trace, self.prefix = trace, prefix
         self.zero = int(trace.records["at"].min(initial=numpy.iinfo("i8").max))
 
     def us(self, ns: Any) -> float:
@@ -49,7 +62,8 @@ class _Timeline:
         records = self.trace.records
         for who, rank in enumerate(self.trace.ranks):
             yield from ({"ph": "M", "pid": who + 1, "name": name, "args": args} for name, args in (
-                ("process_name", {"name": f"{rank.name} ({rank.host}, {rank.process})"}),
+                ("process_name", {
+                    "name": f"{self.prefix}{rank.name} ({rank.host}, {rank.process})"}),
                 ("process_sort_index", {"sort_index": who})))
             threads = numpy.unique(records["thread"][records["who"] == who]).tolist()
             yield from ({"ph": "M", "pid": who + 1, "tid": thread, "name": "thread_name",
@@ -131,16 +145,45 @@ class _Timeline:
             yield self.slice(pid, 0, name, start, done)
             yield self.slice(pid, 0, "wait", wait, done)
 
+    def beside(self, path: str, at: int) -> Iterator[dict]:
+        """The events of another timeline, moved so that the first one begins at `at`. Its
+        processes are below the others, and have the name of the file before their own."""
+        try:
+            with open(path, encoding="utf-8") as source:
+                events = json.load(source)
+            events = events if isinstance(events, list) else events["traceEvents"]
+            shift = self.us(at) - min(event["ts"] for event in events if event["ph"] == "X")
+            pids = {pid: 1 + 2 * len(self.trace.ranks) + i
+                    for i, pid in enumerate(dict.fromkeys(event["pid"] for event in events))}
+        except (KeyError, TypeError, ValueError) as failed:
+            raise ValueError(f"{path}: it is no timeline in Chrome's trace format") from failed
+        names = {event["pid"]: event["args"]["name"] for event in events
+                 if event.get("name") == "process_name"}
+        for pid, moved in pids.items():
+            title = f"{pathlib.Path(path).stem}: {names.get(pid, f'rank {pid}')}"
+            yield from ({"ph": "M", "pid": moved, "name": name, "args": args} for name, args in (
+                ("process_name", {"name": title}), ("process_sort_index", {"sort_index": moved})))
+        for event in events:
+            if event.get("name") not in ("process_name", "process_sort_index"):
+                event["pid"] = pids[event["pid"]]
+                event.update({"ts": event["ts"] + shift} if "ts" in event else {})
+                event.update({"id": f"beside {event['id']}"} if "id" in event else {})
+                yield event
+
 
 def write_timeline(trace: Trace, path: str, mode: str = "",
-                   simulated: Iterable[Tuple[int, str, int, int, int]] = ()) -> None:
-    """Writes a file in Chrome's trace format; `simulated` has the steps of simulated ranks."""
-    timeline = _Timeline(trace)
+                   simulated: Iterable[Tuple[int, str, int, int, int]] = (), beside: str = "",
+                   epoch: Optional[int] = None) -> None:
+    """Writes a file in Chrome's trace format. `simulated` has the steps of simulated ranks;
+    `beside` is the path of another such file, which begins when all ranks have come to the
+    epoch."""
+    timeline = _Timeline(trace, "run: " if beside else "")
+    other = timeline.beside(beside, _when_all_came(trace, epoch)) if beside else ()
     with open(path, "w", encoding="utf-8") as out:
         out.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
         before = ""
         for part in (timeline.titles(), timeline.epochs(), timeline.threads(),
-                     timeline.messages(), timeline.simulated(mode, simulated)):
+                     timeline.messages(), timeline.simulated(mode, simulated), other):
             for event in part:
                 out.write(before + json.dumps(event))
                 before = ",\n"

@@ -9,9 +9,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import numpy
 
-MAGIC, FORMAT = 0x6563617274617462, 1
+MAGIC, FORMATS = 0x6563617274617462, (1, 2)
 (START, BEGIN, COME, SEND, SENT, RECEIVED, WORK, END, WAIT, SLEEP, LOST, SPAN,
- SPAN_END) = range(1, 14)
+ SPAN_END, STARTED) = range(1, 15)
 ACTIVATION = 1 << 31  # the bit of a tag that marks activations
 NEVER = numpy.iinfo("i8").min  # in place of a time that was not recorded
 # The largest drift between two clocks: NTP changes the rate of a clock by no more.
@@ -112,7 +112,7 @@ def _read(path: pathlib.Path) -> _File:
         raise ValueError("it is shorter than the head of a trace")
     raw = numpy.memmap(path, mode="r")
     head = raw[:_HEAD.itemsize].view(_HEAD)[0].copy()
-    if head["magic"] != MAGIC or head["format"] != FORMAT:
+    if head["magic"] != MAGIC or head["format"] not in FORMATS:
         raise ValueError("it is no trace of this format")
     at, tables = _HEAD.itemsize, []
     for kind, count in ((_SCHEDULE, head["schedules"]), (_NAME, head["names"]),
@@ -126,11 +126,16 @@ def _read(path: pathlib.Path) -> _File:
     since = max(0, int(raw[:_HEAD.itemsize].view(_HEAD)["written"][0]) - count)
     slot = numpy.arange(len(records))
     index = slot + (written - 1 - slot) // count * count
-    whole = ((index >= since) & (records["what"] > 0) & (records["what"] <= SPAN_END)
+    whole = ((index >= since) & (records["what"] > 0) & (records["what"] <= STARTED)
              & (records["lap"] == index // count % 256)
              & (records["schedule"] <= len(schedules)))
     records, index = records[whole], index[whole]
     records = records[numpy.lexsort((index, records["time"]))]
+    started = records["what"] == STARTED
+    records = numpy.repeat(records, numpy.where(started, 3, 1))
+    first = numpy.flatnonzero(started) + 2 * numpy.arange(started.sum())
+    for i, what in enumerate((START, BEGIN, COME)):
+        records["what"][first + i] = what
     return _File(path, head, schedules, [_decoded(name) for name in names.tolist()], records, at)
 
 

@@ -4,6 +4,7 @@
     BATON_TRACE=/tmp/trace mpirun -np 4 ./program
     baton-trace /tmp/trace                      a report on who waited for whom
     baton-trace /tmp/trace -o job.json          a timeline, for ui.perfetto.dev
+    baton-trace /tmp/trace -o both.json --with simulated.json      beside another one
     baton-trace /tmp/trace --html report.html   the report as a page with a picture
 """
 import argparse
@@ -21,6 +22,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--simulate", metavar="MODE",
                         help="add to the timeline what a mode (majority, quorum:3, ...) would "
                         "have done with the same computation")
+    parser.add_argument("--with", metavar="FILE", dest="beside",
+                        help="add to the timeline another one, such as that of baton-sim --trace, "
+                        "so that it begins when all ranks have come to an epoch")
+    parser.add_argument("--epoch", metavar="NUMBER", type=int,
+                        help="the epoch for --with; else one that took as long as most")
     parser.add_argument("--flight-recorder", metavar="PREFIX",
                         help="write dumps for PyTorch's fr_trace: PREFIX0, PREFIX1, ...")
     parser.add_argument("--html", metavar="FILE",
@@ -32,8 +38,8 @@ def main(given: Optional[List[str]] = None) -> int:
     """Runs the command; returns its exit status."""
     parser = _parser()
     asked = parser.parse_args(given)
-    if asked.simulate and not asked.output:
-        parser.error("--simulate: needs --output")
+    if (asked.simulate or asked.beside) and not asked.output:
+        parser.error("--simulate and --with: need --output")
     # Only here, so that the help needs neither numpy nor the library.
     from baton import _trace_export, _trace_files, _trace_replay, _trace_report
     try:
@@ -41,7 +47,8 @@ def main(given: Optional[List[str]] = None) -> int:
         if asked.output:
             mode = asked.simulate
             _trace_export.write_timeline(trace, asked.output, mode or "",
-                                         _trace_replay.simulated(trace, mode) if mode else ())
+                                         _trace_replay.simulated(trace, mode) if mode else (),
+                                         asked.beside or "", asked.epoch)
         if asked.flight_recorder:
             _trace_export.write_flight_recorder(trace, asked.flight_recorder)
         if asked.html or not (asked.output or asked.flight_recorder):

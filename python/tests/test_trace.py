@@ -46,7 +46,7 @@ def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ri
     records["lap"] = index // ring % 256
     kept = numpy.zeros(ring, files._RECORD)
     kept[index % ring] = records
-    for name, value in dict(magic=files.MAGIC, format=files.FORMAT, schedules=2, names=3,
+    for name, value in dict(magic=files.MAGIC, format=files.FORMATS[-1], schedules=2, names=3,
                             records=ring, process=100 + rank, written=len(records),
                             monotonic=ZERO, realtime=1796023254528829170 + run, host=boot + b".host",
                             boot=boot).items():
@@ -76,8 +76,8 @@ def job(folder, arrivals, delay=20 * US, absent=(), clocks=None, **options):
         for rank in range(size):
             out[rank] += [record(at[rank], files.BEGIN, epoch=epoch)] * (rank not in there)
         for rank in there:
-            out[rank] += [record(come[rank], what, epoch=epoch)
-                          for what in (files.START, files.BEGIN, files.COME)]
+            out[rank] += [record(come[rank], what, epoch=epoch) for what in (
+                [files.START, files.BEGIN, files.COME] if rank % 2 else [files.STARTED])]
             out[rank] += [record(come[rank], files.SEND, epoch=epoch, peer=peer, value=400)
                           for peer in range(size) if peer != rank]
         for rank in there:
@@ -309,6 +309,38 @@ def test_replay(tmp_path):
     assert command.main([str(tmp_path), "-o", str(path), "--simulate", "sole"]) == 1
     with pytest.raises(SystemExit):
         command.main([str(tmp_path), "--simulate", "solo"])
+
+
+def test_two_timelines(tmp_path):
+    """The other timeline has the name of its file, and begins when the last rank has come."""
+    job(tmp_path, late_third())
+    waits = _trace_report.waits_of(files.read(tmp_path).schedules[0])
+    begins = (waits.last - ZERO) / 1e3
+    path, both = tmp_path / "simulated.json", tmp_path / "both.json"
+    other = [{"ph": "X", "pid": rank, "tid": 0, "name": "send", "ts": 3 + rank, "dur": 5}
+             for rank in range(4)]
+    title = {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "rank 0"}}
+    for written in other, {"traceEvents": [title, *other]}:
+        path.write_text(json.dumps(written))
+        for epoch, at in ((7, begins[6]), (None, begins[numpy.argsort(waits.own)[20]])):
+            options = ["--epoch", str(epoch)] if epoch else []
+            assert command.main([str(tmp_path), "-o", str(both), "--with", str(path)]
+                                + options) == 0
+            made = json.loads(both.read_text())["traceEvents"]
+            names = {event["pid"]: event["args"]["name"] for event in made
+                     if event["name"] == "process_name"}
+            moved = [event for event in made if names[event["pid"]].startswith("simulated: ")]
+            assert sorted(names.values())[0] == "run: rank 0 (boot.host, 100)"
+            assert sorted(names.values())[4:] == [f"simulated: rank {rank}" for rank in range(4)]
+            assert [(event["ts"], event["dur"]) for event in moved if event["ph"] == "X"] == [
+                (pytest.approx(at + rank), 5) for rank in range(4)]
+    to = ["-o", str(both), "--with", str(path)]
+    assert command.main([str(tmp_path), *to, "--epoch", "41"]) == 1
+    for wrong in "", "{}", "[]", '[{"ph": "X"}]':
+        path.write_text(wrong)
+        assert command.main([str(tmp_path), *to]) == 1
+    with pytest.raises(SystemExit):
+        command.main([str(tmp_path), "--with", str(path)])
 
 
 @pytest.mark.skipif(test_process.OPEN_MPI is False, reason="there is no Open MPI")

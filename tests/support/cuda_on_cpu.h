@@ -147,7 +147,7 @@ inline __half __float2half_rn(float value)
 
 typedef int cudaError_t;
 typedef void *cudaStream_t;
-enum { cudaSuccess = 0 };
+enum { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
 
 typedef enum cudaMemcpyKind {
     cudaMemcpyHostToDevice,

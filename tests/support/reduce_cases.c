@@ -52,7 +52,7 @@ typedef struct trial {
 static bool is_same(const trial_t *trial, const void *a, const void *b,
                     bool open)
 {
-    baton_dtype_t part = reference_part(trial->dtype);
+    baton_dtype_t part = baton__part_of(trial->dtype);
     bool same = memcmp(a, b, baton_dtype_size(trial->dtype)) == 0;
     if (same || !open ||
         (trial->kind > BATON__OP_PROD && trial->kind != BATON__OP_COUNT) ||
@@ -146,7 +146,7 @@ static unsigned char right_data[REDUCE_MOST * 16];
 static void store_special(unsigned char *data, size_t i, baton_dtype_t dtype,
                           uint64_t which)
 {
-    baton_dtype_t part = reference_part(dtype);
+    baton_dtype_t part = baton__part_of(dtype);
     size_t size = baton_dtype_size(dtype);
     unsigned char *at = data + i * size;
     int32_t index = (int32_t)(which / 2 % 3) - 1;
@@ -222,7 +222,8 @@ static void run_specials(trial_t trial)
 static void run_all_values(trial_t trial)
 {
     static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};
-    bool halves = trial.dtype == BATON_F16 || trial.dtype == BATON_BF16;
+    bool halves =
+        reference_is_float(trial.dtype) && baton_dtype_size(trial.dtype) == 2;
     size_t rounds = halves ? sizeof offsets / sizeof *offsets
                     : baton_dtype_size(trial.dtype) == 1 ? 1
                                                          : 0;

@@ -10,18 +10,14 @@ typedef struct format {
     int exponent_bits;
 } format_t;
 
-static format_t format_of(baton_dtype_t dtype)
-{
-    return dtype == BATON_F16    ? (format_t){10, 5}
-           : dtype == BATON_BF16 ? (format_t){7, 8}
-           : dtype == BATON_F32  ? (format_t){23, 8}
-                                 : (format_t){52, 11};
-}
+static const format_t formats[BATON_DTYPE_COUNT] = {
+#define FORMAT(NAME, name, bytes, type, digits)                                \
+    [BATON_##NAME] = {(digits)-1, 8 * (bytes) - (digits)},
+    BATON_FLOAT_LIST(FORMAT)};
 
 bool reference_is_float(baton_dtype_t dtype)
 {
-    return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
-           dtype == BATON_F64;
+    return formats[dtype].fraction_bits > 0;
 }
 
 static uint64_t all_ones(int bits)
@@ -31,7 +27,7 @@ static uint64_t all_ones(int bits)
 
 bool reference_is_nan(baton_dtype_t dtype, uint64_t bits)
 {
-    format_t format = format_of(dtype);
+    format_t format = formats[dtype];
     uint64_t exponent =
         bits >> format.fraction_bits & all_ones(format.exponent_bits);
     return exponent == all_ones(format.exponent_bits) &&
@@ -40,7 +36,7 @@ bool reference_is_nan(baton_dtype_t dtype, uint64_t bits)
 
 double reference_value(baton_dtype_t dtype, uint64_t bits)
 {
-    format_t format = format_of(dtype);
+    format_t format = formats[dtype];
     int bias = (int)all_ones(format.exponent_bits - 1);
     int exponent =
         (int)(bits >> format.fraction_bits & all_ones(format.exponent_bits));
@@ -60,7 +56,7 @@ double reference_value(baton_dtype_t dtype, uint64_t bits)
 
 uint64_t reference_half(baton_dtype_t dtype, double value)
 {
-    format_t format = format_of(dtype);
+    format_t format = formats[dtype];
     int bias = (int)all_ones(format.exponent_bits - 1);
     uint64_t infinity = all_ones(format.exponent_bits) << format.fraction_bits;
     if (isnan(value)) {
@@ -126,10 +122,11 @@ static uint64_t reduce_float(baton__op_kind_t kind, baton_dtype_t dtype,
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
 }
 
+#define IS(NAME, ...) || dtype == BATON_##NAME
+
 static bool is_signed(baton_dtype_t dtype)
 {
-    return dtype == BATON_I8 || dtype == BATON_I16 || dtype == BATON_I32 ||
-           dtype == BATON_I64;
+    return false BATON_SIGNED_LIST(IS);
 }
 
 static uint64_t reduce_bits(baton__op_kind_t kind, uint64_t left,
@@ -168,19 +165,9 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
 }
 
-baton_dtype_t reference_part(baton_dtype_t dtype)
-{
-    static const baton_dtype_t parts[BATON_DTYPE_COUNT] = {
-        [BATON_C64] = BATON_F32,     [BATON_C128] = BATON_F64,
-        [BATON_I16_I32] = BATON_I16, [BATON_I32_I32] = BATON_I32,
-        [BATON_I64_I32] = BATON_I64, [BATON_F32_I32] = BATON_F32,
-        [BATON_F64_I32] = BATON_F64};
-    return parts[dtype] != BATON_DTYPE_NONE ? parts[dtype] : dtype;
-}
-
 bool reference_is_complex(baton_dtype_t dtype)
 {
-    return dtype == BATON_C64 || dtype == BATON_C128;
+    return false BATON_COMPLEX_LIST(IS);
 }
 
 size_t reference_index_at(baton_dtype_t dtype)
@@ -233,7 +220,7 @@ static void combine_pairs(baton__op_kind_t kind, baton_dtype_t dtype,
                           unsigned char *target, const unsigned char *left,
                           const unsigned char *right)
 {
-    baton_dtype_t part = reference_part(dtype);
+    baton_dtype_t part = baton__part_of(dtype);
     size_t at = reference_index_at(dtype);
     uint64_t a = reference_load(left, 0, part);
     uint64_t b = reference_load(right, 0, part);
@@ -254,7 +241,7 @@ void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
                        const void *left, const void *right)
 {
     if (reference_is_complex(dtype)) {
-        combine_complex(kind, reference_part(dtype), target, left, right);
+        combine_complex(kind, baton__part_of(dtype), target, left, right);
     } else if (kind == BATON__OP_MINLOC || kind == BATON__OP_MAXLOC) {
         combine_pairs(kind, dtype, target, left, right);
     } else {
@@ -268,7 +255,7 @@ void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
 void reference_average(baton_dtype_t dtype, void *target, const void *left,
                        const void *right, int ranks)
 {
-    baton_dtype_t part = reference_part(dtype);
+    baton_dtype_t part = baton__part_of(dtype);
     for (size_t i = 0; i < (part != dtype ? 2 : 1); i++) {
         double a = reference_value(part, reference_load(left, i, part));
         double b = reference_value(part, reference_load(right, i, part));
@@ -302,7 +289,8 @@ uint64_t reference_special(baton_dtype_t dtype, uint64_t which)
 {
     unsigned bits = 8 * (unsigned)baton_dtype_size(dtype);
     uint64_t sign = UINT64_C(1) << (bits - 1);
-    unsigned fraction = (unsigned)format_of(dtype).fraction_bits;
+    unsigned fraction =
+        reference_is_float(dtype) ? (unsigned)formats[dtype].fraction_bits : 52;
     uint64_t infinity = fraction < bits ? sign - (UINT64_C(1) << fraction) : 3;
     const uint64_t list[] = {0,
                              1,

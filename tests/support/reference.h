@@ -2,14 +2,12 @@
    definitions in types.h, and is independent of the kernels. */
 #pragma once
 
+#include "base/half.h"
 #include "ops/kernels.h"
 
 #include <stdbool.h>
 
-/* reference_part returns the type of a complex element's parts, or the type of
-   a pair's value. For other types it returns the type itself.
-   reference_index_at returns the offset of a pair's index. */
-baton_dtype_t reference_part(baton_dtype_t dtype);
+/* reference_index_at returns the offset of a pair's index. */
 bool reference_is_complex(baton_dtype_t dtype);
 size_t reference_index_at(baton_dtype_t dtype);
 

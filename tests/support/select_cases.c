@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-const baton_dtype_t select_types[SELECT_TYPES] = {BATON_F16, BATON_BF16,
-                                                  BATON_F32, BATON_F64};
+#define TYPE(NAME, ...) BATON_##NAME,
+const baton_dtype_t select_types[SELECT_TYPES] = {BATON_FLOAT_LIST(TYPE)};
 
 /* ---- vectors ----------------------------------------------------------- */
 

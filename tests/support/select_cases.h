@@ -7,7 +7,8 @@
 
 #include <baton/device.h>
 
-enum { SELECT_TYPES = 4 };
+#define SELECT_ONE(...) +1
+enum { SELECT_TYPES = 0 BATON_FLOAT_LIST(SELECT_ONE) };
 
 extern const baton_dtype_t select_types[SELECT_TYPES];
 

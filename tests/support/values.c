@@ -39,7 +39,7 @@ static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
     float narrow = (float)value;
     double wide = (double)value;
     uint64_t bits = (uint64_t)value;
-    if (dtype == BATON_F16 || dtype == BATON_BF16) {
+    if (reference_is_float(dtype) && baton_dtype_size(dtype) == 2) {
         return reference_half(dtype, wide);
     }
     if (dtype == BATON_F32) {
@@ -77,7 +77,7 @@ static void fill_element(unsigned char *at, baton_dtype_t dtype,
     static const int64_t primes[][2] = {{1, 2}, {2, 3}, {1, 4}, {2, 5}, {1, 0}};
     uint64_t any = support_random_next(random);
     size_t size = baton_dtype_size(dtype);
-    baton_dtype_t part = reference_part(dtype);
+    baton_dtype_t part = baton__part_of(dtype);
     memset(at, 0, size);
     if (reference_is_complex(dtype) && op == SUPPORT_PROD) {
         const int64_t *prime = primes[rank < 4 ? rank : 4];

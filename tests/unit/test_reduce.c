@@ -31,10 +31,10 @@ static void reduce_by_table(const reduce_subject_t *self, baton__op_kind_t kind,
 {
     bool complex = reference_is_complex(dtype);
     if (kind == BATON__OP_COUNT) {
-        self->kernels->average[reference_part(dtype)](
+        self->kernels->average[baton__part_of(dtype)](
             target, left, right, complex ? 2 * count : count, REDUCE_RANKS);
     } else {
-        self->kernels->reduce[kind][dtype](target, left, right, count);
+        self->kernels->reduce[dtype][kind](target, left, right, count);
     }
 }
 
@@ -156,7 +156,7 @@ TEST(test_op_says_what_it_takes)
         for (int d = 1; d < BATON_DTYPE_COUNT; d++) {
             baton_dtype_t dtype = (baton_dtype_t)d;
             bool takes = baton_op_takes(ops[kind], dtype);
-            assert_int_equal(baton__kernels()->reduce[kind][d] != NULL, takes);
+            assert_int_equal(baton__kernels()->reduce[d][kind] != NULL, takes);
             support_expect(baton_op_check(ops[kind], dtype),
                            takes ? BATON_OK : BATON_ERR_INVALID);
         }
@@ -233,7 +233,7 @@ TEST(test_half_conversions_round_to_even)
 
 TEST(test_dtype_has_size_and_name)
 {
-#define CHECK_DTYPE(NAME, name, bytes)                                         \
+#define CHECK_DTYPE(NAME, name, bytes, ...)                                    \
     assert_int_equal(baton_dtype_size(BATON_##NAME), bytes);                   \
     assert_string_equal(baton_dtype_name(BATON_##NAME), #name);
     BATON_DTYPE_LIST(CHECK_DTYPE)
@@ -250,7 +250,7 @@ TEST(test_names_are_found)
     baton_dtype_t dtype = BATON_DTYPE_NONE;
     const baton_op_t *op = NULL;
     support_expect(baton_dtype_find("float16", &dtype), BATON_ERR_INVALID);
-#define FIND_DTYPE(NAME, name, bytes) support_says(" " #name);
+#define FIND_DTYPE(NAME, name, ...) support_says(" " #name);
     BATON_DTYPE_LIST(FIND_DTYPE)
 #undef FIND_DTYPE
     support_says("no element type is called \"float16\"");

@@ -131,11 +131,17 @@ static void flow_split(baton__flow_t *flow, size_t at, size_t place)
 }
 
 /* Splits spans, and adds spans for gaps, so that spans cover the view exactly.
-   Returns the index of the first of these spans. */
+   Returns the index of the first of these spans. Their number is 0 if nothing
+   has to be recorded: if the view runs past the end of its buffer or of the
+   address space, the function that added the node has already set the
+   schedule's error. */
 static size_t cover(baton__flow_t *flow, baton_view_t view, size_t *count_out)
 {
     uint32_t buffer = view.buffer.index;
     size_t end = view.offset + view.bytes;
+    if (flow->failed || end <= view.offset) {
+        return *count_out = 0;
+    }
     size_t first = flow_find(flow, buffer, view.offset);
     if (first < flow->span_count && flow->spans[first].buffer == buffer &&
         flow->spans[first].begin < view.offset) {
@@ -169,23 +175,10 @@ static void before(baton__flow_t *flow, uint32_t earlier, baton_node_t node)
     }
 }
 
-/* Returns true if an access has to be recorded. If the view runs past the end
-   of its buffer or of the address space, the function that added the node has
-   already set the schedule's error, so the access need not be recorded. */
-static bool is_access(const baton__flow_t *flow, baton_view_t view)
-{
-    return !flow->failed && view.bytes > 0 &&
-           view.offset <= SIZE_MAX - view.bytes;
-}
-
 static void flow_note_read(baton__flow_t *flow, baton_node_t node,
                            baton_view_t view)
 {
-    if (!is_access(flow, view)) {
-        return;
-    }
-    size_t count;
-    size_t first = cover(flow, view, &count);
+    size_t count, first = cover(flow, view, &count);
     for (size_t i = first; i < first + count; i++) {
         baton__span_t *span = &flow->spans[i];
         if (span->writer > 0) {
@@ -204,11 +197,7 @@ static void flow_note_read(baton__flow_t *flow, baton_node_t node,
 static void note_write(baton__flow_t *flow, baton_node_t node,
                        baton_view_t view)
 {
-    if (!is_access(flow, view)) {
-        return;
-    }
-    size_t count;
-    size_t first = cover(flow, view, &count);
+    size_t count, first = cover(flow, view, &count);
     if (count == 0) {
         return;
     }

@@ -634,7 +634,7 @@ void baton__net_lose_all(baton__mpi_t *mpi, const char *detail);
    is reported when MPI completes them. */
 void baton__net_forget(baton__net_t *net, const void *ended);
 
-/* Ends the transfers with a lost peer. Returns false if the running poll has no
+/* Ends the receives from a lost peer. Returns false if the running poll has no
    space for all their events; the next poll then calls this again. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
@@ -917,9 +917,10 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi);
 void baton__mpi_on_finalize(void *endpoint);
 
 /* Takes the endpoint that this process has kept from the group that it
-   destroyed last, if any. Returns it if that group had the same ranks, and if
-   this rank may still run on the processors `own`. Otherwise frees it, and
-   returns NULL. */
+   destroyed last, if any. Returns it if `local`, this rank's status so far, is
+   BATON_OK, if that group had the same ranks, and if the processors on which
+   this rank may run now, `own`, are those on which it might run when the
+   endpoint was opened. Otherwise frees the endpoint, and returns NULL. */
 baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
                                    baton_status_t local, const cpu_set_t *own);
 

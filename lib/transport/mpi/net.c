@@ -651,7 +651,8 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
 }
 
 /* Transfers with the lost peer stay in motion in MPI, but are detached from
-   their sends and receives, which end here. */
+   their receives, which end here. (baton__mpi_end_sends has ended the sends.)
+ */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__net_t *net = &mpi->net;

@@ -56,8 +56,10 @@ typedef enum baton__packet_kind {
     BATON__PACKET_CREDIT,
     BATON__PACKET_ASK, /* asks the receiver for a CREDIT as a reply */
     /* The sender does not know whether the receiver's process has ended. It
-       sends nothing more until LIVES comes as a reply, the receiver answers
-       otherwise, or DOUBT_NS (net.c) have passed. */
+       sends this receiver nothing more until LIVES or a DOUBT comes from it,
+       until the receiver's answering thread (answers.h) has answered, or until
+       DOUBT_NS (net.c; BATON__LIFELINE_NS if there is a lifeline) have passed
+       since the loss that raised the doubt. */
     BATON__PACKET_DOUBT,
     BATON__PACKET_LIVES, /* a CREDIT that replies to DOUBT */
     BATON__PACKET_LAST   /* the sender closes its group */

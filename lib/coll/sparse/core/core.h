@@ -180,8 +180,9 @@ struct baton_sparse {
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
-    /* States (baton_schedule_agree) the options of the set of tensors in a
-       rebuilt schedule. NULL: this sparse all-reduce belongs to no set. */
+    /* States (baton_schedule_agree) the options of the set of tensors to which
+       this sparse all-reduce belongs, in each schedule that the partial backend
+       commits, also after a loss. NULL: it belongs to no set. */
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
 
