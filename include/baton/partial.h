@@ -165,6 +165,16 @@ extern "C" {
    KEEP_LATEST wait returns the latest epoch's result; with KEEP_ALL call wait
    once a step. Wait returns BATON_ERR_STATE before the first start. */
 
+/* The modes, in the order of baton_partial_mode_t: enumerator, name in texts
+   such as "quorum:16", and what follows this name, which is "" if the mode has
+   no number of ranks (options.mode_ranks). */
+/* clang-format off */
+#define BATON_PARTIAL_MODE_LIST(X)                                             \
+    X(SOLO, "solo", "") X(MAJORITY, "majority", "") X(FULL, "full", "")        \
+    X(QUORUM, "quorum", ":Q") X(CANDIDATES_ANY, "any", ":M")                   \
+    X(CANDIDATES_ALL, "all", ":M")
+/* clang-format on */
+
 /* The largest vector for which the default inner all-reduce (inner = NULL) uses
    trees, in bytes. A vector of at most this size is reduced up a tree to rank 0
    and broadcast down a binomial tree, with the fewest messages; so is any

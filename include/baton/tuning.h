@@ -54,6 +54,24 @@ typedef enum baton_collective {
 /* Returns "allreduce" and so on, or "?" for an invalid value. */
 const char *baton_collective_name(baton_collective_t collective);
 
+/* The extent of a collective's source or target. */
+typedef enum baton_span {
+    BATON_SPAN_NONE,  /* the collective has no such vector */
+    BATON_SPAN_PART,  /* `count` elements, or this rank's block */
+    BATON_SPAN_BLOCKS /* a block for each rank */
+} baton_span_t;
+
+typedef struct baton_collective_facts {
+    baton_span_t source, target; /* a broadcast has a target alone */
+    bool reduces, rooted;
+    bool source_at_root, target_at_root; /* only the root has this vector */
+} baton_collective_facts_t;
+
+/* Returns what is true of every algorithm of the collective. NULL if
+   `collective` is invalid. */
+const baton_collective_facts_t *
+baton_collective_facts(baton_collective_t collective);
+
 /* ---- the cost of an algorithm ------------------------------------------ */
 
 /* The input of the cost model. `bytes` is the size of the whole vector; if data

@@ -13,43 +13,27 @@ static float element(int rank, size_t i)
     return (float)(1 + place % BENCH_PERIOD);
 }
 
-/* The properties of each collective: which part of the vector a rank's source
-   and target are, and whether there is a root. */
-typedef enum part { NOTHING, BLOCK, VECTOR } part_t;
-
-static const struct {
-    bool blocks, rooted;
-    part_t source, target;
-} shapes[] = {
-    [BATON_COLLECTIVE_BROADCAST] = {false, true, NOTHING, VECTOR},
-    [BATON_COLLECTIVE_REDUCE] = {false, true, VECTOR, VECTOR},
-    [BATON_COLLECTIVE_ALLREDUCE] = {false, false, VECTOR, VECTOR},
-    [BATON_COLLECTIVE_REDUCE_SCATTER] = {true, false, VECTOR, BLOCK},
-    [BATON_COLLECTIVE_ALLGATHER] = {true, false, BLOCK, VECTOR},
-    [BATON_COLLECTIVE_SCATTER] = {true, true, VECTOR, BLOCK},
-    [BATON_COLLECTIVE_GATHER] = {true, true, BLOCK, VECTOR},
-    [BATON_COLLECTIVE_ALLTOALL] = {true, false, VECTOR, VECTOR},
-    [BATON_COLLECTIVE_BARRIER] = {false, false, NOTHING, NOTHING},
-};
-
 void bench_operation_init(bench_operation_t *operation,
                           baton_collective_t collective, int rank, int ranks,
                           uint64_t bytes)
 {
-    size_t parts = shapes[collective].blocks ? (size_t)ranks : 1;
+    const baton_collective_facts_t *facts = baton_collective_facts(collective);
+    bool blocks = facts->source == BATON_SPAN_BLOCKS ||
+                  facts->target == BATON_SPAN_BLOCKS;
+    size_t parts = blocks ? (size_t)ranks : 1;
     size_t part_bytes = parts * sizeof(float);
     size_t block = ((size_t)bytes + part_bytes - 1) / part_bytes;
     const size_t counts[] = {
-        [NOTHING] = 0, [BLOCK] = block, [VECTOR] = block * parts};
+        [BATON_SPAN_PART] = block, [BATON_SPAN_BLOCKS] = block * parts};
     *operation = (bench_operation_t){
         .collective = collective,
         .rank = rank,
         .ranks = ranks,
-        .roots = shapes[collective].rooted ? ranks : 1,
+        .roots = facts->rooted ? ranks : 1,
         .count = block * parts,
         .block = block,
-        .source_count = counts[shapes[collective].source],
-        .target_count = counts[shapes[collective].target],
+        .source_count = counts[facts->source],
+        .target_count = counts[facts->target],
     };
     for (size_t i = 0; i < BENCH_PERIOD * (size_t)ranks; i++) {
         operation->sums[i % BENCH_PERIOD] +=
@@ -119,9 +103,8 @@ static bool repeats(const bench_operation_t *operation)
 size_t bench_operation_check(const bench_operation_t *operation)
 {
     size_t count = operation->target_count;
-    bool root_only = operation->collective == BATON_COLLECTIVE_REDUCE ||
-                     operation->collective == BATON_COLLECTIVE_GATHER;
-    if (root_only && operation->rank != operation->root) {
+    if (baton_collective_facts(operation->collective)->target_at_root &&
+        operation->rank != operation->root) {
         return count; /* this rank has got no result in the last call */
     }
     if (operation->collective == BATON_COLLECTIVE_ALLREDUCE &&

@@ -1,4 +1,5 @@
 #include "sim/sim.h"
+#include <baton/partial.h>
 #include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <inttypes.h>
@@ -8,8 +9,9 @@
 const char *sim_allreduce_names[CLI_MOST_ITEMS + 1];
 const char *const sim_broadcast_names[] = {"binomial", NULL};
 const char *const sim_barrier_names[] = {"dissemination", NULL};
-const char *const sim_partial_names[] = {"solo", "majority", "full", "quorum",
-                                         "any",  "all",      NULL};
+#define MODE_NAME(MODE, name, ranks) name,
+const char *const sim_partial_names[] = {BATON_PARTIAL_MODE_LIST(MODE_NAME)
+                                             NULL};
 #define SPARSE_NAME(NAME, name) name,
 const char *const sim_sparse_names[] = {
     "auto", BATON_SPARSE_ALGORITHM_LIST(SPARSE_NAME) NULL};

@@ -40,13 +40,16 @@ typedef struct run {
    + e. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
+#define HAS_RANKS(MODE, name, ranks) sizeof(ranks) > 1,
+static const bool has_ranks[] = {BATON_PARTIAL_MODE_LIST(HAS_RANKS)};
+
 /* Returns the size of the quorum or the number of candidates. Returns 0 for
    other modes. */
 static uint32_t mode_ranks(const sim_case_t *c)
 {
     uint32_t half = ((uint32_t)c->ranks + 1) / 2;
     uint32_t asked = (uint32_t)c->options->mode_ranks;
-    return c->variant < BATON_QUORUM ? 0 : asked != 0 ? asked : half;
+    return !has_ranks[c->variant] ? 0 : asked != 0 ? asked : half;
 }
 
 /* ---- calls ------------------------------------------------------------ */

@@ -33,27 +33,27 @@ static void print_heading(const skew_options_t *options)
 static void print_table(const skew_options_t *options, uint64_t bytes,
                         table_t *table, const skew_result_t *results)
 {
-    /* The system that the others are compared with. */
-    skew_kind_t common = options->has_mpi ? SKEW_MPI : SKEW_FULL;
+    /* The time of the system that the others are compared with. */
     double common_us = NAN, percent = results->steal_share * 100;
     (void)printf("\n%s bytes\n", cli_format_bytes(bytes));
     table->headed = false;
     for (size_t i = 0; i < options->systems.count; i++) {
-        if (options->choices[i].kind == common) {
+        if (options->choices[i].mode == BATON_FULL &&
+            options->choices[i].is_mpi == options->has_mpi) {
             common_us = results[i].latency.mean;
         }
     }
     for (size_t i = 0; i < options->systems.count; i++) {
         const skew_result_t *r = &results[i];
-        skew_kind_t kind = options->choices[i].kind;
+        baton_partial_mode_t mode = options->choices[i].mode;
         char range[32];
         (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                        r->active_min, r->active_max);
         /* In modes that elect ranks the limit is a mean over all elections, and
            the time is a median over iterations. Their ratio would mean
            nothing. */
-        bool elects =
-            kind == SKEW_MAJORITY || kind == SKEW_ANY || kind == SKEW_ALL;
+        bool elects = mode == BATON_MAJORITY || mode == BATON_CANDIDATES_ANY ||
+                      mode == BATON_CANDIDATES_ALL;
         const table_cell_t cells[] = {
             TEXT("system", "system", 12, options->choices[i].name),
             NUMBER("ranks", NULL, 0, 0, options->ranks),

@@ -1,4 +1,5 @@
 #include "skew/skew.h"
+#include <baton/partial.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,8 +15,12 @@ static const char doc[] =
     "  mpirun -np 32 --oversubscribe baton-skew --systems "
     "mpi,quorum:2,quorum:16,all:4";
 
-static const char *const kinds[SKEW_KIND_COUNT] = {
-    "solo", "majority", "full", "quorum", "any", "all", "mpi"};
+#define MODE_NAME(MODE, name, ranks) name,
+#define MODE_TEXT(MODE, name, ranks) name ranks ", "
+#define HAS_RANKS(MODE, name, ranks) sizeof(ranks) > 1,
+static const char *const names[] = {BATON_PARTIAL_MODE_LIST(MODE_NAME)};
+static const bool has_ranks[] = {BATON_PARTIAL_MODE_LIST(HAS_RANKS)};
+enum { NAMES = sizeof names / sizeof names[0] };
 
 /* ---- the limit -------------------------------------------------------- */
 
@@ -29,14 +34,14 @@ static const char *const kinds[SKEW_KIND_COUNT] = {
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 {
     double p = ranks;
-    double m = choice.ranks > 0               ? choice.ranks
-               : choice.kind == SKEW_MAJORITY ? 1
-                                              : p;
+    double m = choice.ranks > 0                ? choice.ranks
+               : choice.mode == BATON_MAJORITY ? 1
+                                               : p;
     double product = m * (m - 1); /* the mean of k (k - 1) */
-    if (choice.kind == SKEW_ALL) {
+    if (choice.mode == BATON_CANDIDATES_ALL) {
         product = m * (p + 1) * ((p + 2) / (m + 2) - 2 / (m + 1));
-    } else if (choice.kind == SKEW_SOLO || choice.kind == SKEW_MAJORITY ||
-               choice.kind == SKEW_ANY) {
+    } else if (choice.mode == BATON_SOLO || choice.mode == BATON_MAJORITY ||
+               choice.mode == BATON_CANDIDATES_ANY) {
         product = 2 * (p + 1) / (m + 1) * ((p + 2) / (m + 2) - 1);
     }
     return skew_us * product / (2 * p);
@@ -58,24 +63,23 @@ static skew_choice_t skew_read_system(const cli_parser_t *parser,
     char name[16] = "", rest;
     unsigned number = 0;
     int read = sscanf(text, "%15[^:]:%u%c", name, &number, &rest);
-    size_t kind = 0;
-    while (kind < SKEW_KIND_COUNT && strcmp(name, kinds[kind]) != 0) {
-        kind++;
+    size_t mode = 0;
+    if (strcmp(text, "mpi") == 0 && values->has_mpi) {
+        return (skew_choice_t){true, BATON_FULL, 0, text};
     }
-    bool has_ranks = kind >= SKEW_QUORUM && kind <= SKEW_ALL;
-    if (kind == SKEW_KIND_COUNT ||
-        (has_ranks ? read != 2 || number < 1 || number > (unsigned)ranks
-                   : strcmp(text, name) != 0)) {
+    while (mode < NAMES && strcmp(name, names[mode]) != 0) {
+        mode++;
+    }
+    if (mode == NAMES ||
+        (has_ranks[mode] ? read != 2 || number < 1 || number > (unsigned)ranks
+                         : strcmp(text, name) != 0)) {
         cli_refuse(parser,
-                   "--systems: '%s' is not one of mpi, full, solo, majority, "
-                   "quorum:Q, any:M, all:M; Q and M are 1 to %d, the ranks",
+                   "--systems: '%s' is not one of " BATON_PARTIAL_MODE_LIST(
+                       MODE_TEXT) "or mpi, if built with MPI; Q and M are 1 to "
+                                  "%d, the ranks",
                    text, ranks);
     }
-    if (kind == SKEW_MPI && !values->has_mpi) {
-        cli_refuse(parser, "--systems: mpi: this program was built without "
-                           "MPI");
-    }
-    return (skew_choice_t){(skew_kind_t)kind, number, text};
+    return (skew_choice_t){false, (baton_partial_mode_t)mode, number, text};
 }
 
 static const cli_option_t options[] = {

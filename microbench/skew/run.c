@@ -40,9 +40,8 @@ typedef struct run {
    check of the sums expects this in warm-up iterations, too. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
 {
-    bool waits = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL;
-    bool all = choice.kind == SKEW_MPI || choice.kind == SKEW_FULL;
-    return all ? (uint32_t)ranks : waits ? choice.ranks : 1;
+    bool one = choice.ranks == 0 || choice.mode == BATON_CANDIDATES_ANY;
+    return choice.mode == BATON_FULL ? (uint32_t)ranks : one ? 1 : choice.ranks;
 }
 
 /* Opens a measurement. Collective, in the same order on all ranks. The last
@@ -60,7 +59,8 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
         .account =
             {
                 .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) +
-                        run->bytes + (uint64_t)choice.kind +
+                        run->bytes + (uint64_t)choice.mode +
+                        ((uint64_t)choice.is_mpi << 63) +
                         ((uint64_t)choice.ranks << 32),
                 .rank = run->harness->rank,
                 .ranks = run->harness->size,
@@ -74,7 +74,7 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
     const baton_partial_options_t partial = {
         .size = sizeof(partial),
         .name = choice.name,
-        .mode = (baton_partial_mode_t)choice.kind,
+        .mode = choice.mode,
         .mode_ranks = choice.ranks,
         /* The paper's algorithm returns the result of the latest epoch. */
         .keep = BATON_KEEP_LATEST,
@@ -82,7 +82,7 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
         .count = out->account.count,
         .dtype = BATON_U64,
     };
-    if (choice.kind != SKEW_MPI) {
+    if (!choice.is_mpi) {
         must(
             baton_partial_create(run->harness->group, &partial, &out->partial));
     }
@@ -169,7 +169,7 @@ static void skew_run_take_turn(const run_t *run, measurement_t *measurement,
     measure_call(run, measurement, iteration, &outcome);
     /* If MAJORITY elects this rank, the epoch begins with its start, so it must
        be included. */
-    if (measurement->choice.kind == SKEW_MAJORITY && !outcome.included &&
+    if (measurement->choice.mode == BATON_MAJORITY && !outcome.included &&
         baton_partial_elect(run->options->seed, iteration, account->ranks) ==
             account->rank) {
         skew_account_fail(account, iteration,

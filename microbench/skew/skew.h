@@ -6,23 +6,11 @@
 #include "common/harness.h"
 #include "common/table.h"
 
-/* The systems to compare. Those of Baton are the modes of a partial
-   all-reduce. */
-typedef enum skew_kind {
-    SKEW_SOLO = BATON_SOLO,
-    SKEW_MAJORITY = BATON_MAJORITY,
-    SKEW_FULL = BATON_FULL,
-    /* A user gives the next three systems a number of ranks, as in
-       "quorum:16". */
-    SKEW_QUORUM = BATON_QUORUM,
-    SKEW_ANY = BATON_CANDIDATES_ANY,
-    SKEW_ALL = BATON_CANDIDATES_ALL,
-    SKEW_MPI,
-    SKEW_KIND_COUNT
-} skew_kind_t;
-
+/* A system to compare: a mode of a partial all-reduce, or MPI, whose `mode` is
+   FULL. */
 typedef struct skew_choice {
-    skew_kind_t kind;
+    bool is_mpi;
+    baton_partial_mode_t mode;
     /* The size of the quorum or the number of candidates, 1 to P; 0 for other
        systems. */
     uint32_t ranks;

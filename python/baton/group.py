@@ -25,7 +25,7 @@ _REDUCE = {"allreduce", "reduce", "scan", "exscan", "reduce_scatter"}
 _ROOTED = {"reduce", "broadcast", "gather", "gatherv", "scatter", "scatterv"}
 _KEPT = 64  # the most schedules kept for collectives in one call
 
-_IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
+_IN_PLACE = {*_REDUCE, "alltoall", "alltoallv"}
 
 _from_buffer, _CHARS = ffi.from_buffer, ffi.typeof("char[]")
 

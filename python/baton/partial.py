@@ -5,13 +5,11 @@ from typing import Any, NamedTuple, Optional, Sequence
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import answer, check, failed_start, ffi, lib, options
+from baton._library import answer, check, failed_start, ffi, lib, options, words
 from baton.group import Group
 from baton.schedule import Timeout
 
-_MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
-          "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
-          "all": lib.BATON_CANDIDATES_ALL}
+_MODES = [word.rpartition("_")[2] for word in words(ffi.typeof("baton_partial_mode_t"))]
 # The functions that contribute all elements, or one tensor. The first of each pair copies the
 # array, and the second borrows it.
 _CONTRIBUTE = lib.baton_partial_contribute, lib.baton_partial_contribute_lent
@@ -23,9 +21,9 @@ def mode_of(text: str) -> dict:
     """Returns the options `mode` and `mode_ranks` of a text such as "majority" or "quorum:2"."""
     name, _, ranks = text.partition(":")
     if name not in _MODES or (ranks and not ranks.isdigit()):
-        raise errors.Invalid(f'no mode "{text}"; there are: solo, majority, full, quorum:Q, '
-                             "any:M, all:M")
-    return {"mode": _MODES[name], "mode_ranks": int(ranks or 0)}
+        raise errors.Invalid(f'no mode "{text}"; there are: {", ".join(_MODES)}; or with '
+                             "a number of ranks, as in quorum:2")
+    return {"mode": _MODES.index(name), "mode_ranks": int(ranks or 0)}
 
 
 class PartialResult(NamedTuple):

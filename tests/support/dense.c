@@ -61,71 +61,45 @@ static baton_collective_t kind_of(const dense_builder_t *builder)
     return builder->algorithm.collective;
 }
 
-/* The contents of a source or of a target: nothing, this rank's block, the
-   blocks of all ranks, a vector, the data that this rank sends to its peers, or
-   the data that it receives from them. */
-typedef enum part { NOTHING, BLOCK, BLOCKS, VECTOR, SENT, RECEIVED } part_t;
-
-typedef struct shape {
-    part_t source, target;
-    /* Only the root has a source (from_root). Only the root has a target
-       (to_root). */
-    bool from_root, to_root;
-    /* The collective's `count` is the number of elements of a block, not of the
-       vector. */
-    bool counts;
-    bool reduces;
-} shape_t;
-
-static const shape_t *shape_of(const dense_builder_t *builder)
+static const baton_collective_facts_t *facts_of(const dense_builder_t *builder)
 {
-    static const shape_t shapes[BATON_COLLECTIVE_COUNT] = {
-        [BATON_COLLECTIVE_BROADCAST] = {VECTOR, VECTOR, .from_root = true},
-        [BATON_COLLECTIVE_REDUCE] = {VECTOR, VECTOR, .to_root = true,
-                                     .reduces = true},
-        [BATON_COLLECTIVE_ALLREDUCE] = {VECTOR, VECTOR, .reduces = true},
-        [BATON_COLLECTIVE_REDUCE_SCATTER] = {BLOCKS, BLOCK, .reduces = true},
-        [BATON_COLLECTIVE_ALLGATHER] = {BLOCK, BLOCKS, .counts = true},
-        [BATON_COLLECTIVE_SCATTER] = {BLOCKS, BLOCK, .from_root = true,
-                                      .counts = true},
-        [BATON_COLLECTIVE_GATHER] = {BLOCK, BLOCKS, .to_root = true,
-                                     .counts = true},
-        [BATON_COLLECTIVE_ALLTOALL] = {SENT, RECEIVED, .counts = true},
-        [BATON_COLLECTIVE_SCAN] = {VECTOR, VECTOR, .reduces = true},
-        [BATON_COLLECTIVE_EXSCAN] = {VECTOR, VECTOR, .reduces = true},
-    };
-    return &shapes[kind_of(builder)];
+    return baton_collective_facts(kind_of(builder));
+}
+
+static bool has_blocks(const dense_builder_t *builder)
+{
+    return facts_of(builder)->source == BATON_SPAN_BLOCKS ||
+           facts_of(builder)->target == BATON_SPAN_BLOCKS;
 }
 
 bool dense_has_roots(const dense_builder_t *builder)
 {
-    return shape_of(builder)->from_root || shape_of(builder)->to_root;
+    return facts_of(builder)->rooted;
 }
 
 bool dense_counts_blocks(const dense_builder_t *builder)
 {
-    return shape_of(builder)->counts;
+    return has_blocks(builder) && !dense_reduces(builder);
 }
 
 bool dense_can_vary(const dense_builder_t *builder)
 {
-    return (dense_counts_blocks(builder) ||
-            shape_of(builder)->source == BLOCKS) &&
-           !builder->algorithm.equal_blocks;
+    return has_blocks(builder) && !builder->algorithm.equal_blocks;
 }
 
 bool dense_reduces(const dense_builder_t *builder)
 {
-    return shape_of(builder)->reduces;
+    return facts_of(builder)->reduces;
 }
 
 /* ---- sizes ------------------------------------------------------------- */
 
-/* block() returns the number of elements of the block of `rank`. exchanged()
-   returns the number of elements that `rank` sends to `peer`. */
+/* block() returns the number of elements of the block of `rank` or, if the
+   collective has no blocks, of the vector. exchanged() returns the number of
+   elements that `rank` sends to `peer`. */
 static size_t block(const dense_case_t *c, int rank)
 {
-    if (c->varied) {
+    if (c->varied && has_blocks(c->builder)) {
         return c->count * (size_t)(rank % 3) + (size_t)(rank % 2);
     }
     if (kind_of(c->builder) == BATON_COLLECTIVE_REDUCE_SCATTER) {
@@ -167,37 +141,37 @@ static size_t received_before(const dense_case_t *c, int rank, int peer)
     return sum;
 }
 
-static size_t elements(const dense_case_t *c, part_t part, int rank)
+static size_t elements(const dense_case_t *c, baton_span_t span, int rank)
 {
-    switch (part) {
-    case BLOCK:
-        return block(c, rank);
-    case BLOCKS:
-        return blocks_before(c, c->size);
-    case VECTOR:
-        return c->count;
-    case SENT:
-        return exchanged_before(c, rank, c->size);
-    case RECEIVED:
-        return received_before(c, rank, c->size);
-    case NOTHING:
-        break;
-    }
-    return 0;
+    return span == BATON_SPAN_BLOCKS ? blocks_before(c, c->size)
+           : span == BATON_SPAN_PART ? block(c, rank)
+                                     : 0;
 }
 
 size_t dense_source_count(const dense_case_t *c, int rank)
 {
-    const shape_t *shape = shape_of(c->builder);
-    bool has = rank == c->root || !shape->from_root;
-    return has ? elements(c, shape->source, rank) : 0;
+    const baton_collective_facts_t *facts = facts_of(c->builder);
+    switch ((int)kind_of(c->builder)) {
+    case BATON_COLLECTIVE_ALLTOALL:
+        return exchanged_before(c, rank, c->size);
+    case BATON_COLLECTIVE_BROADCAST: /* its source is its target */
+        return rank == c->root ? c->count : 0;
+    default:
+        return rank == c->root || !facts->source_at_root
+                   ? elements(c, facts->source, rank)
+                   : 0;
+    }
 }
 
 size_t dense_target_count(const dense_case_t *c, int rank)
 {
-    const shape_t *shape = shape_of(c->builder);
-    bool has = rank == c->root || !shape->to_root;
-    return has ? elements(c, shape->target, rank) : 0;
+    const baton_collective_facts_t *facts = facts_of(c->builder);
+    if (kind_of(c->builder) == BATON_COLLECTIVE_ALLTOALL) {
+        return received_before(c, rank, c->size);
+    }
+    return rank == c->root || !facts->target_at_root
+               ? elements(c, facts->target, rank)
+               : 0;
 }
 
 size_t dense_room(const dense_case_t *c, int rank)
@@ -219,16 +193,17 @@ typedef struct place {
 
 static place_t place_of(const dense_case_t *c, int rank)
 {
-    const shape_t *shape = shape_of(c->builder);
-    bool rooted = dense_has_roots(c->builder);
-    place_t place = {.in_place = c->in_place && (!rooted || rank == c->root)};
+    const baton_collective_facts_t *facts = facts_of(c->builder);
+    bool differ = facts->source != facts->target;
+    place_t place = {.in_place =
+                         c->in_place && (!facts->rooted || rank == c->root)};
     if (kind_of(c->builder) == BATON_COLLECTIVE_BROADCAST) {
         place.in_place = true;
     }
-    if (place.in_place && shape->source == BLOCKS) {
+    if (place.in_place && differ && facts->source == BATON_SPAN_BLOCKS) {
         place.in_source = true;
         place.target_at = blocks_before(c, rank);
-    } else if (place.in_place && shape->target == BLOCKS) {
+    } else if (place.in_place && differ && facts->target == BATON_SPAN_BLOCKS) {
         place.source_at = blocks_before(c, rank);
     }
     return place;

@@ -64,15 +64,18 @@ static void parse_systems(const char *list, bool has_mpi, skew_options_t *out)
 TEST(test_systems_have_numbers_of_ranks)
 {
     skew_options_t parsed;
-    parse_systems("solo,quorum:1,quorum:8,any:3,all:8", true, &parsed);
-    static const skew_choice_t expected[] = {{SKEW_SOLO, 0, ""},
-                                             {SKEW_QUORUM, 1, ""},
-                                             {SKEW_QUORUM, 8, ""},
-                                             {SKEW_ANY, 3, ""},
-                                             {SKEW_ALL, 8, ""}};
-    assert_int_equal(parsed.systems.count, 5);
-    for (size_t i = 0; i < 5; i++) {
-        assert_int_equal(parsed.choices[i].kind, expected[i].kind);
+    parse_systems("solo,quorum:1,quorum:8,any:3,all:8,mpi", true, &parsed);
+    static const skew_choice_t expected[] = {
+        {false, BATON_SOLO, 0, ""},
+        {false, BATON_QUORUM, 1, ""},
+        {false, BATON_QUORUM, 8, ""},
+        {false, BATON_CANDIDATES_ANY, 3, ""},
+        {false, BATON_CANDIDATES_ALL, 8, ""},
+        {true, BATON_FULL, 0, ""}};
+    assert_int_equal(parsed.systems.count, 6);
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(parsed.choices[i].is_mpi, expected[i].is_mpi);
+        assert_int_equal(parsed.choices[i].mode, expected[i].mode);
         assert_int_equal(parsed.choices[i].ranks, expected[i].ranks);
     }
     assert_string_equal(parsed.choices[1].name, "quorum:1");
@@ -128,13 +131,14 @@ static double mean_over_elections(uint32_t m, int ranks, bool last)
     return sum / sets;
 }
 
-static void expect_limit(skew_kind_t kind, uint32_t m, int ranks,
+static void expect_limit(baton_partial_mode_t mode, uint32_t m, int ranks,
                          double expected)
 {
-    double limit_us = skew_limit_us((skew_choice_t){kind, m, ""}, ranks, 1000);
+    double limit_us =
+        skew_limit_us((skew_choice_t){false, mode, m, ""}, ranks, 1000);
     if (limit_us < 1000 * expected - 1e-6 ||
         limit_us > 1000 * expected + 1e-6) {
-        fail_msg("kind %d of %u, %d ranks: %g us, expected %g", (int)kind, m,
+        fail_msg("mode %d of %u, %d ranks: %g us, expected %g", (int)mode, m,
                  ranks, limit_us, 1000 * expected);
     }
 }
@@ -142,16 +146,15 @@ static void expect_limit(skew_kind_t kind, uint32_t m, int ranks,
 TEST(test_limits_are_means_over_all_elections)
 {
     for (int ranks = 1; ranks <= 9; ranks++) {
-        expect_limit(SKEW_SOLO, 0, ranks, 0);
-        expect_limit(SKEW_MPI, 0, ranks, mean_wait(ranks, ranks));
-        expect_limit(SKEW_FULL, 0, ranks, mean_wait(ranks, ranks));
-        expect_limit(SKEW_MAJORITY, 0, ranks,
+        expect_limit(BATON_SOLO, 0, ranks, 0);
+        expect_limit(BATON_FULL, 0, ranks, mean_wait(ranks, ranks));
+        expect_limit(BATON_MAJORITY, 0, ranks,
                      mean_over_elections(1, ranks, false));
         for (uint32_t m = 1; m <= (uint32_t)ranks; m++) {
-            expect_limit(SKEW_QUORUM, m, ranks, mean_wait((int)m, ranks));
-            expect_limit(SKEW_ANY, m, ranks,
+            expect_limit(BATON_QUORUM, m, ranks, mean_wait((int)m, ranks));
+            expect_limit(BATON_CANDIDATES_ANY, m, ranks,
                          mean_over_elections(m, ranks, false));
-            expect_limit(SKEW_ALL, m, ranks,
+            expect_limit(BATON_CANDIDATES_ALL, m, ranks,
                          mean_over_elections(m, ranks, true));
         }
     }

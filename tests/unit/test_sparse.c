@@ -71,7 +71,7 @@ static const struct {
      SMALL(.exchange = BATON_EXCHANGE_BSAG, .algorithm = BATON_SPARSE_TOPKA)},
     {"mode is 1; allowed without partial: 0", SMALL(.mode = BATON_MAJORITY)},
     {"history is 2; allowed without partial: 0", SMALL(.history = 2)},
-    {"mode_ranks, the q of QUORUM(q), is 5, must be 1 to 4",
+    {"mode_ranks of QUORUM is 5, must be 1 to 4",
      SMALL(.partial = true, .mode = BATON_QUORUM, .mode_ranks = 5)},
     {"algorithm is oktopk; allowed with partial: auto, spardl",
      SMALL(.partial = true, .algorithm = BATON_SPARSE_OKTOPK)},

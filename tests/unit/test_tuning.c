@@ -35,6 +35,7 @@ TEST(test_every_collective_has_an_algorithm)
                                 "?");
     }
     assert_string_equal(baton_collective_name(BATON_COLLECTIVE_COUNT), "?");
+    assert_null(baton_collective_facts(BATON_COLLECTIVE_COUNT));
 }
 
 TEST(test_an_unknown_name_lists_those_that_there_are)

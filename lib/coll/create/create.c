@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "coll/dense/algorithms.h"
 
 #include <string.h>
 
@@ -9,34 +10,24 @@
 
 #define COLLECTIVE(called, KIND, ...)                                          \
     const baton__collective_t baton__##called = {                              \
-        .noun = #called, .kind = BATON_COLLECTIVE_##KIND, __VA_ARGS__};
-#define FROM(span) .source = BATON__SPAN_##span
-#define TO(span)   .target = BATON__SPAN_##span
-#define BY(whose)  .sizes = BATON__SIZES_##whose
+        #called, BATON_COLLECTIVE_##KIND,                                      \
+        &baton__facts[BATON_COLLECTIVE_##KIND], __VA_ARGS__};
+#define BY(whose) .sizes = BATON__SIZES_##whose
 
-COLLECTIVE(allreduce, ALLREDUCE, FROM(PART), TO(PART), .reduces = true,
-           .chosen = true)
-COLLECTIVE(reduce, REDUCE, FROM(PART), TO(PART), .reduces = true,
-           .rooted = true, .target_at_root = true, .chosen = true)
-COLLECTIVE(scan, SCAN, FROM(PART), TO(PART), .reduces = true)
-COLLECTIVE(exscan, EXSCAN, FROM(PART), TO(PART), .reduces = true)
-COLLECTIVE(reduce_scatter, REDUCE_SCATTER, FROM(BLOCKS), TO(PART),
-           .reduces = true, .chosen = true, BY(EITHER))
-COLLECTIVE(broadcast, BROADCAST, TO(PART), .rooted = true, .chosen = true)
-COLLECTIVE(allgather, ALLGATHER, FROM(PART), TO(BLOCKS), .chosen = true)
-COLLECTIVE(allgatherv, ALLGATHER, FROM(PART), TO(BLOCKS), .chosen = true,
-           BY(COUNTS))
-COLLECTIVE(gather, GATHER, FROM(PART), TO(BLOCKS), .rooted = true,
-           .target_at_root = true)
-COLLECTIVE(gatherv, GATHER, FROM(PART), TO(BLOCKS), .rooted = true,
-           .target_at_root = true, BY(ROOT))
-COLLECTIVE(scatter, SCATTER, FROM(BLOCKS), TO(PART), .rooted = true,
-           .source_at_root = true)
-COLLECTIVE(scatterv, SCATTER, FROM(BLOCKS), TO(PART), .rooted = true,
-           .source_at_root = true, BY(ROOT))
-COLLECTIVE(alltoall, ALLTOALL, FROM(BLOCKS), TO(BLOCKS), .chosen = true)
-COLLECTIVE(alltoallv, ALLTOALL, FROM(BLOCKS), TO(BLOCKS), .chosen = true,
-           BY(PAIR))
+COLLECTIVE(allreduce, ALLREDUCE, .chosen = true)
+COLLECTIVE(reduce, REDUCE, .chosen = true)
+COLLECTIVE(scan, SCAN, BY(EQUAL))
+COLLECTIVE(exscan, EXSCAN, BY(EQUAL))
+COLLECTIVE(reduce_scatter, REDUCE_SCATTER, .chosen = true, BY(EITHER))
+COLLECTIVE(broadcast, BROADCAST, .chosen = true)
+COLLECTIVE(allgather, ALLGATHER, .chosen = true)
+COLLECTIVE(allgatherv, ALLGATHER, .chosen = true, BY(COUNTS))
+COLLECTIVE(gather, GATHER, BY(EQUAL))
+COLLECTIVE(gatherv, GATHER, BY(ROOT))
+COLLECTIVE(scatter, SCATTER, BY(EQUAL))
+COLLECTIVE(scatterv, SCATTER, BY(ROOT))
+COLLECTIVE(alltoall, ALLTOALL, .chosen = true)
+COLLECTIVE(alltoallv, ALLTOALL, .chosen = true, BY(PAIR))
 COLLECTIVE(barrier, BARRIER, BY(EQUAL))
 
 /* ---- a call ------------------------------------------------------------- */
@@ -104,18 +95,19 @@ static call_t create_describe(const baton__collective_t *of, const char *verb,
                    .size = group != NULL ? baton_group_size(group) : 0,
                    .source = on->source,
                    .target = on->target};
-    call.is_root = of->rooted && call.rank == on->root;
+    call.is_root = of->facts->rooted && call.rank == on->root;
     call.by_counts = has_counts(&call);
-    call.has_source =
-        of->source != BATON__SPAN_NONE && (call.is_root || !of->source_at_root);
-    call.has_target =
-        of->target != BATON__SPAN_NONE && (call.is_root || !of->target_at_root);
+    call.has_source = of->facts->source != BATON_SPAN_NONE &&
+                      (call.is_root || !of->facts->source_at_root);
+    call.has_target = of->facts->target != BATON_SPAN_NONE &&
+                      (call.is_root || !of->facts->target_at_root);
     if (call.has_source && call.has_target) {
-        call.in_place = of->source_at_root
+        call.in_place = of->facts->source_at_root
                             ? on->target == NULL
-                            : on->source == NULL || (on->source == on->target &&
-                                                     of->source == of->target);
-    } else if (on->source == NULL && of->reduces) {
+                            : on->source == NULL ||
+                                  (on->source == on->target &&
+                                   of->facts->source == of->facts->target);
+    } else if (on->source == NULL && of->facts->reduces) {
         /* In a reduce, ranks other than the root have no target. If such a rank
            passes only a target, that is its source. */
         call.source = on->target;
@@ -162,7 +154,7 @@ static bool create_measure(call_t *call)
     const size_t *theirs =
         of->sizes == BATON__SIZES_PAIR ? on->target_counts : on->counts;
     size_t all_source = 0, all_target = 0;
-    call->element = of->reduces && on->op != NULL
+    call->element = of->facts->reduces && on->op != NULL
                         ? baton_op_element_bytes(on->op, on->dtype)
                         : baton_dtype_size(on->dtype);
     if (!add_up(call, on->counts, call->size, &all_source) ||
@@ -173,9 +165,9 @@ static bool create_measure(call_t *call)
         (call->by_counts ? on->counts[call->rank] : on->count) * call->element;
     (void)add_up(call, on->counts, call->rank, &call->offset);
     call->all_source =
-        of->source == BATON__SPAN_BLOCKS ? all_source : call->part;
+        of->facts->source == BATON_SPAN_BLOCKS ? all_source : call->part;
     call->all_target =
-        of->target == BATON__SPAN_BLOCKS ? all_target : call->part;
+        of->facts->target == BATON_SPAN_BLOCKS ? all_target : call->part;
     return true;
 }
 
@@ -184,7 +176,7 @@ static bool create_measure(call_t *call)
 static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;
-    if (!call->by_counts || call->of->reduces) {
+    if (!call->by_counts || call->of->facts->reduces) {
         /* A builder that reduces gets on->counts, in elements. */
         return true;
     }
@@ -228,13 +220,13 @@ static const char *wrong_field(const call_t *call)
                    : "target_counts is NULL; it gives the elements of each "
                      "block that is received";
     }
-    if (!of->rooted && on->root != 0) {
+    if (!of->facts->rooted && on->root != 0) {
         return "root must be 0: this collective has none";
     }
-    if (!of->reduces && on->op != NULL) {
+    if (!of->facts->reduces && on->op != NULL) {
         return "op must be NULL: this collective does not reduce";
     }
-    if (of->source == BATON__SPAN_NONE && on->source != NULL) {
+    if (of->facts->source == BATON_SPAN_NONE && on->source != NULL) {
         return "source must be NULL: the data is in target";
     }
     if (on->algorithm != NULL && of->sizes == BATON__SIZES_ROOT) {
@@ -248,10 +240,10 @@ static const char *wrong_vector(const call_t *call)
     if (!baton_group_has_payload(call->group)) {
         return NULL;
     }
-    bool from_source = call->in_place && call->of->source_at_root;
+    bool from_source = call->in_place && call->of->facts->source_at_root;
     if (call->has_source && call->all_source > 0 && call->source == NULL &&
         (!call->in_place || from_source)) {
-        return call->of->target_at_root
+        return call->of->facts->target_at_root
                    ? "source is NULL: only the root may work in place"
                    : "source is NULL; it must point to the data";
     }
@@ -265,7 +257,8 @@ static const char *wrong_vector(const call_t *call)
        Collectives without a root must refuse this: if all ranks pass the same
        address as source and target, only the block of rank 0 is at its place.
        Rank 0 would then wait for the other ranks, which refuse the operands. */
-    bool own_block = call->of->rooted && call->of->source != call->of->target &&
+    bool own_block = call->of->facts->rooted &&
+                     call->of->facts->source != call->of->facts->target &&
                      (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
                    to != 0 && !own_block &&
@@ -286,11 +279,11 @@ static baton_status_t create_check(call_t *call)
     if (wrong != NULL) {
         return create_refuse(call, wrong);
     }
-    if (call->of->target == BATON__SPAN_NONE) {
+    if (call->of->facts->target == BATON_SPAN_NONE) {
         return BATON_OK;
     }
     baton_status_t status = BATON_OK;
-    if (call->of->reduces) {
+    if (call->of->facts->reduces) {
         status = baton_op_check(on->op, on->dtype);
     } else if (baton_dtype_size(on->dtype) == 0) {
         status = baton_error_set(BATON_ERR_INVALID, BATON__WRONG_DTYPE,
@@ -342,12 +335,12 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
 {
     views_t views = {.source = {.bytes = 0}};
     if (call->in_place) {
-        bool from = call->of->source == BATON__SPAN_BLOCKS;
-        bool input = call->of->source_at_root;
+        bool from = call->of->facts->source == BATON_SPAN_BLOCKS;
+        bool input = call->of->facts->source_at_root;
         views.source = views.target =
             create_bind(call, s, input ? call->source : call->target,
                         from ? call->all_source : call->all_target, input);
-        if (call->of->source != call->of->target) {
+        if (call->of->facts->source != call->of->facts->target) {
             *(from ? &views.target : &views.source) =
                 baton_view(views.target.buffer, call->offset, call->part);
         }
@@ -536,7 +529,7 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
             s, on->depth > UINT32_MAX ? UINT32_MAX : (uint32_t)on->depth);
     }
     const views_t views = bind_all(&call, s);
-    if (collective->target != BATON__SPAN_NONE) {
+    if (collective->facts->target != BATON_SPAN_NONE) {
         state_type(s, &call);
     }
     bool moves = call.in_place && call.offset > 0 && call.part > 0 &&
@@ -558,7 +551,7 @@ static baton_status_t create_collective(const baton__collective_t *collective,
                                         baton_schedule_t **out)
 {
     static const baton_operands_t nothing = {.count = 0};
-    if (operands == NULL && collective->target == BATON__SPAN_NONE) {
+    if (operands == NULL && collective->facts->target == BATON_SPAN_NONE) {
         operands = &nothing;
     }
     if (out == NULL || operands == NULL) {

@@ -6,13 +6,6 @@
 
 #include <baton/tuning.h>
 
-/* The extent of a collective's source or target. */
-typedef enum baton__span {
-    BATON__SPAN_NONE,  /* the collective has no such vector */
-    BATON__SPAN_PART,  /* `count` elements, or this rank's block */
-    BATON__SPAN_BLOCKS /* a block for each rank */
-} baton__span_t;
-
 /* The operands that give the lengths of the blocks. */
 typedef enum baton__sizes {
     BATON__SIZES_EQUAL, /* `count`, which is the length of each block */
@@ -28,9 +21,7 @@ typedef enum baton__sizes {
 typedef struct baton__collective {
     const char *noun;
     baton_collective_t kind;
-    baton__span_t source, target;
-    bool reduces, rooted;
-    bool source_at_root, target_at_root; /* only the root has this vector */
+    const baton_collective_facts_t *facts;
     /* The collective has several algorithms, of which the operands may name
        one. */
     bool chosen;

@@ -161,21 +161,22 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
 {
     size_t bytes = on->count * baton_dtype_size(on->dtype);
     char *place = on->target;
-    if (collective->target == BATON__SPAN_BLOCKS && place != NULL) {
+    if (collective->facts->target == BATON_SPAN_BLOCKS && place != NULL) {
         place += (size_t)baton_group_rank(group) * bytes;
     }
     bool in_place = on->source == NULL || on->source == place;
-    if (collective->source == BATON__SPAN_NONE) {
+    if (collective->facts->source == BATON_SPAN_NONE) {
         return BATON_OK;
     }
-    if (collective->rooted && baton_group_rank(group) != on->root) {
+    if (collective->facts->rooted && baton_group_rank(group) != on->root) {
         on->source = in_place ? place : on->source;
         return BATON_OK;
     }
     /* The target of a reduce-scatter may have room for one block only, so the
        schedule does not work in place. */
     if (is_new) {
-        kept->in_place = in_place && collective->source == BATON__SPAN_PART;
+        kept->in_place =
+            in_place && collective->facts->source == BATON_SPAN_PART;
     }
     if (kept->in_place) {
         if (!in_place && bytes > 0) {
@@ -187,7 +188,7 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
     if (!in_place) {
         return BATON_OK;
     }
-    if (collective->source == BATON__SPAN_BLOCKS) {
+    if (collective->facts->source == BATON_SPAN_BLOCKS) {
         bytes *= (size_t)baton_group_size(group);
     }
     if (kept->copy == NULL) {

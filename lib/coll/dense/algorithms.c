@@ -59,6 +59,31 @@ const char *baton_collective_name(baton_collective_t collective)
     return known ? names[collective] : "?";
 }
 
+#define FACTS(NAME, from, to, ...)                                             \
+    [BATON_COLLECTIVE_##                                                       \
+        NAME] = {BATON_SPAN_##from, BATON_SPAN_##to, __VA_ARGS__}
+const baton_collective_facts_t baton__facts[] = {
+    FACTS(BROADCAST, NONE, PART, .rooted = true),
+    FACTS(REDUCE, PART, PART, .reduces = true, .rooted = true,
+          .target_at_root = true),
+    FACTS(ALLREDUCE, PART, PART, .reduces = true),
+    FACTS(REDUCE_SCATTER, BLOCKS, PART, .reduces = true),
+    FACTS(ALLGATHER, PART, BLOCKS, .rooted = false),
+    FACTS(SCATTER, BLOCKS, PART, .rooted = true, .source_at_root = true),
+    FACTS(GATHER, PART, BLOCKS, .rooted = true, .target_at_root = true),
+    FACTS(ALLTOALL, BLOCKS, BLOCKS, .rooted = false),
+    FACTS(SCAN, PART, PART, .reduces = true),
+    FACTS(EXSCAN, PART, PART, .reduces = true),
+    FACTS(BARRIER, NONE, NONE, .rooted = false),
+};
+
+const baton_collective_facts_t *
+baton_collective_facts(baton_collective_t collective)
+{
+    bool known = (unsigned)collective < (unsigned)BATON_COLLECTIVE_COUNT;
+    return known ? &baton__facts[collective] : NULL;
+}
+
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out)
 {
     const baton_algorithm_t *found = algorithm_at(i);

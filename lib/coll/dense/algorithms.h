@@ -8,6 +8,9 @@
 
 #include "coll/kit/cost.h"
 
+/* What baton_collective_facts returns, by collective. */
+extern const baton_collective_facts_t baton__facts[];
+
 #define BATON__ALGORITHM_LIST(X)                                               \
     X(barrier_dissemination)                                                   \
     X(broadcast_binomial)                                                      \

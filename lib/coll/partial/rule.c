@@ -7,18 +7,11 @@
 #include <baton/partial.h>
 #include <stdio.h>
 
-static const struct {
-    const char *name;
-    const char *ranks; /* the name of `mode_ranks`; NULL: the mode has none */
-} modes[] = {
-    [BATON_SOLO] = {"SOLO", NULL},
-    [BATON_MAJORITY] = {"MAJORITY", NULL},
-    [BATON_FULL] = {"FULL", NULL},
-    [BATON_QUORUM] = {"QUORUM", "q"},
-    [BATON_CANDIDATES_ANY] = {"CANDIDATES_ANY", "m"},
-    [BATON_CANDIDATES_ALL] = {"CANDIDATES_ALL", "m"},
-};
-enum { MODE_COUNT = sizeof modes / sizeof modes[0] };
+#define MODE_NAME(MODE, ...)         [BATON_##MODE] = #MODE,
+#define HAS_RANKS(MODE, name, ranks) [BATON_##MODE] = sizeof(ranks) > 1,
+static const char *const names[] = {BATON_PARTIAL_MODE_LIST(MODE_NAME)};
+static const bool has_ranks[] = {BATON_PARTIAL_MODE_LIST(HAS_RANKS)};
+enum { MODE_COUNT = sizeof names / sizeof names[0] };
 
 baton_status_t baton__rule_check(const char *name, baton__choice_t mode,
                                  int size)
@@ -29,20 +22,18 @@ baton_status_t baton__rule_check(const char *name, baton__choice_t mode,
                             "baton_partial_mode_t, 0 to %d",
                             name, (int)mode.mode, (int)MODE_COUNT - 1);
     }
-    const char *ranks = modes[mode.mode].ranks;
-    if (ranks == NULL && mode.mode_ranks != 0) {
+    if (!has_ranks[mode.mode] && mode.mode_ranks != 0) {
         return baton__error(BATON_ERR_INVALID,
                             "partial \"%s\": mode_ranks is %u, must be 0: %s "
                             "has no number of ranks",
-                            name, mode.mode_ranks, modes[mode.mode].name);
+                            name, mode.mode_ranks, names[mode.mode]);
     }
-    if (ranks != NULL &&
+    if (has_ranks[mode.mode] &&
         (mode.mode_ranks < 1 || mode.mode_ranks > (uint32_t)size)) {
         return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": mode_ranks, the %s of %s(%s), is "
-                            "%u, must be 1 to %d, the ranks of the group",
-                            name, ranks, modes[mode.mode].name, ranks,
-                            mode.mode_ranks, size);
+                            "partial \"%s\": mode_ranks of %s is %u, must be "
+                            "1 to %d, the ranks of the group",
+                            name, names[mode.mode], mode.mode_ranks, size);
     }
     return BATON_OK;
 }
@@ -70,7 +61,7 @@ baton__rule_t baton__rule_of(baton__choice_t mode, int size)
 void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT])
 {
     const char *name =
-        (unsigned)mode.mode < MODE_COUNT ? modes[mode.mode].name : "?";
+        (unsigned)mode.mode < MODE_COUNT ? names[mode.mode] : "?";
     if (mode.mode_ranks == 0) {
         (void)snprintf(text, BATON__RULE_TEXT, "%s", name);
     } else {

@@ -148,15 +148,6 @@ static baton_status_t choose_refuse(const baton_choice_case_t *of,
                       : refuse_all(of);
 }
 
-static bool reduces(baton_collective_t collective)
-{
-    return collective == BATON_COLLECTIVE_REDUCE ||
-           collective == BATON_COLLECTIVE_ALLREDUCE ||
-           collective == BATON_COLLECTIVE_REDUCE_SCATTER ||
-           collective == BATON_COLLECTIVE_SCAN ||
-           collective == BATON_COLLECTIVE_EXSCAN;
-}
-
 static baton_status_t choose_check(const baton_choice_case_t *of)
 {
     baton_status_t status = baton__check_collective("choice", of->collective);
@@ -180,7 +171,7 @@ static baton_status_t choose_check(const baton_choice_case_t *of)
                             "one for each rank, or more",
                             of->processors);
     }
-    if (of->ordered && !reduces(of->collective)) {
+    if (of->ordered && !baton__facts[of->collective].reduces) {
         return baton__error(
             BATON_ERR_INVALID,
             "choice: ordered is true; must be false, as %s does not reduce",
