@@ -64,6 +64,10 @@ def test_allreduce_of_other_tensors():
     dist.all_reduce(torch.empty(0))
     with pytest.raises(baton.Invalid, match="dense"):
         dist.all_reduce(torch.eye(3).to_sparse())
+    for negated in (False, True):  # a tensor that torch negates when it is read
+        a = torch._neg_view(torch.ones(9)) if negated else torch.ones(9)
+        dist.all_reduce(a, dist.ReduceOp.MAX)
+        assert (a == 1 - 2 * negated).all()
     both = [torch.ones(2), torch.ones(3, 1)]
     dist.all_reduce_coalesced(both)
     assert (both[0] == size()).all() and (both[1] == size()).all()
@@ -127,6 +131,10 @@ def test_arrays_without_elements():
     schedule.run()
     schedule.rebind(torch.empty(0), torch.empty(size(), 0))
     schedule.run()
+    for _ in range(2):  # the second call rebinds
+        group.allreduce(torch.empty(0), out=torch.empty(0))
+        dist.all_to_all_single(torch.empty(0), torch.empty(0))
+        dist.all_to_all([torch.empty(0)] * size(), [torch.empty(0)] * size())
     dist.barrier()
 
 

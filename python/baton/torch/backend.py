@@ -400,11 +400,12 @@ class _State:
 
 
 def _vector(tensor: Tensor) -> Tensor:
-    """Returns the tensor if it is contiguous, else a contiguous copy. It must be on the CPU."""
+    """Returns the tensor if its memory has its elements, contiguously; else a copy for which that
+    holds. It must be on the CPU."""
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise errors.Invalid(f"the backend baton is for dense tensors of the CPU; this one "
                              f"is {tensor.layout} on {tensor.device}")
-    return tensor.contiguous()
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def _into(tensor: Tensor, options: Any = None) -> Tuple[Tensor, Work]:
@@ -541,7 +542,7 @@ class _Collectives:
         try:
             tensor, = tensors
             kept = self._sums[tensor.numel(), tensor.dtype, _number_of(opts.reduceOp)]
-            if not (tensor.is_cpu and tensor.is_contiguous()):
+            if not (tensor.is_cpu and tensor.is_contiguous()) or tensor.is_neg():
                 return self._allreduce(tensors, opts)
         except (KeyError, TypeError, ValueError, AttributeError):
             return self._allreduce(tensors, opts)
