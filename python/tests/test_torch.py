@@ -210,6 +210,20 @@ def test_futures():
     assert (future.wait()[-1] == size() - 1).all()
 
 
+def test_callbacks_that_call_collectives():
+    """They run in the order of the calls, though the second of these ends first."""
+    order = []
+
+    def again(future):
+        order.append(future.value()[0].numel())
+        return dist.all_reduce(torch.ones(2), async_op=True).get_future().wait()[0]
+
+    works = [dist.all_reduce(torch.ones(n), async_op=True) for n in (1 << 22, 1)]
+    for future in [work.get_future().then(again) for work in works]:
+        assert (future.wait() == size()).all()
+    assert order == [1 << 22, 1]
+
+
 @pytest.mark.parametrize("seen", ["wait", "is_completed"])
 def test_results_are_copied_before_the_end_is_seen(seen):
     outs = [torch.zeros(4) for _ in range(size())]

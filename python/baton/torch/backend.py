@@ -82,6 +82,8 @@ def untraced(*functions: Any) -> None:
 class _Kept:
     """The schedule of a shape, and its works in flight."""
 
+    in_order = True  # whether its futures are completed in the order of the group's calls
+
     def __init__(self, state: "_State", schedule: baton.Schedule, depth: int = _DEPTH) -> None:
         self.state, self.schedule, self.depth = state, schedule, depth
         self.handle = schedule._handle
@@ -280,7 +282,13 @@ class Work(_c10d.Work):
         the library's own thread never waits for Python."""
         if self._future is None:
             self._future = torch.futures.Future()
-            if self.is_completed():
+            # A callback of another future may wait for this one; it runs on the thread that would
+            # complete both.
+            called_back = threading.current_thread() is _completer._thread
+            if called_back:
+                with contextlib.suppress(Exception):  # then the future has the exception
+                    self.wait()
+            if (called_back or not _completer.pending) and self.is_completed():
                 self._complete()
             else:
                 _completer.add(self)
@@ -299,6 +307,7 @@ class _Works(Work):
     def __init__(self, works: Iterable[Work], tensors: Any) -> None:
         super().__init__(tensors)
         self._works = list(works)
+        self._kept = self._works[0]._kept if self._works else None
 
     def wait(self, timeout: timedelta = _no_timeout) -> bool:
         for work in self._works:
@@ -316,14 +325,18 @@ class _Works(Work):
 
 class _Completer:
     """Completes futures. Its thread sleeps until an epoch has ended on the engine, whose own
-    thread makes progress. Then it tests all works, since they may end in any order."""
+    thread makes progress. Then it tests all works, since they may end in any order. But the
+    futures of a group's collectives are completed in the order of the calls: their callbacks may
+    call collectives, which all ranks call in the same order."""
 
     _queue: Any = queue.SimpleQueue()  # has works with their deadlines
     _thread: Optional[threading.Thread] = None
+    pending = 0  # the number of futures that this thread has to complete
 
     def add(self, work: Work) -> None:
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
         with _finishing:
+            self.pending += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="baton futures")
                 self._thread.start()
@@ -342,7 +355,15 @@ class _Completer:
                 if works[-1] is None:
                     return
             sleeps = lib.baton_engine_arm(_handles.engine(), ended) == lib.BATON_OK
-            works = [each for each in works if not self._ends(*each)]
+            left, behind = [], set()  # type: list, set
+            for work, deadline in works:
+                line = work._kept.state if work._kept and work._kept.in_order else work
+                if line in behind or not self._ends(work, deadline):
+                    behind.add(line)
+                    left.append((work, deadline))
+            with _finishing:
+                self.pending -= len(works) - len(left)
+            works = left
             if works and sleeps:
                 poll = select.poll()
                 poll.register(ended[0], select.POLLIN)
@@ -743,6 +764,7 @@ class _Collectives:
                                   lib.BATON_MEMORY_HOST, None)
         getattr(graph, kind)(1 - pair.rank, graph._bind(operand, int(kind == "recv")))
         kept = _Kept(self._state, graph.commit(), depth)
+        kept.in_order = False
         self._state.messages[kind, peer, tag, size] = kept
         return kept
 
