@@ -611,6 +611,22 @@ def test_ranks_meet_in_a_store_of_torch():
     assert text.count("ended True") == 3, text
 
 
+def test_a_process_group_waits_for_its_timeout(tmp_path):
+    pytest.importorskip("torch")
+    program = """
+        import datetime
+        import torch.distributed as dist
+        import baton.torch
+        rank = int(os.environ["RANK"])
+        del os.environ["MASTER_ADDR"]
+        if rank != 1:
+            told("late:", baton.TimedOut, dist.init_process_group, "baton", rank=rank, world_size=3,
+                 store=dist.FileStore(sys.argv[1], 3), timeout=datetime.timedelta(seconds=2))
+    """
+    text = without_mpi(program, tmp_path / "store")
+    assert text.count("has waited 2.0 s for rank") == 2, text
+
+
 def test_ctrl_c_while_ranks_are_awaited(tmp_path):
     program = """
         signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -62,8 +62,9 @@ def test_allreduce_of_other_tensors():
     dist.all_reduce(mean, dist.ReduceOp.AVG)
     assert (mean == (size() - 1) / 2).all()
     dist.all_reduce(torch.empty(0))
-    with pytest.raises(baton.Invalid, match="dense"):
+    with pytest.raises(baton.Invalid, match="dense") as refused:
         dist.all_reduce(torch.eye(3).to_sparse())
+    assert refused.value.__context__ is None
     for negated in (False, True):  # a tensor that torch negates when it is read
         a = torch._neg_view(torch.ones(9)) if negated else torch.ones(9)
         dist.all_reduce(a, dist.ReduceOp.MAX)

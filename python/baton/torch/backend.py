@@ -560,12 +560,13 @@ class _Collectives:
     # ---- collectives --------------------------------------------------------------
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Optional[Work]:
+        kept = tensor = None  # type: Any
         try:
             tensor, = tensors
             kept = self._sums[tensor.numel(), tensor.dtype, _number_of(opts.reduceOp)]
-            if not (tensor.is_cpu and tensor.is_contiguous()) or tensor.is_neg():
-                return self._allreduce(tensors, opts)
         except (KeyError, TypeError, ValueError, AttributeError):
+            pass  # An error of the next call is not one in handling this one.
+        if kept is None or not (tensor.is_cpu and tensor.is_contiguous()) or tensor.is_neg():
             return self._allreduce(tensors, opts)
         address = tensor.data_ptr()
         if address != kept.target:
@@ -855,7 +856,7 @@ def _create(options: Any, _: Any) -> Any:
     if _base is None and not _handles.is_started_by_mpi() and "WORLD_SIZE" not in os.environ:
         _base = baton.Group.from_store(options.store, options.group_rank, options.group_size,
                                        "torch", options.timeout)
-    base = _base or baton.Group.world()
+    base = _base or baton.Group.world(options.timeout)
     ranks = list(options.global_ranks_in_group)
     if not ranks and (options.group_rank, options.group_size) != (base.rank, base.size):
         raise errors.Invalid(
@@ -884,7 +885,7 @@ def init_process_group(group: Optional[baton.Group] = None,
     global _base
     if dist.is_initialized():  # check this first: a later error would leave others without a store
         raise errors.State("torch.distributed is initialised: dist.destroy_process_group() first")
-    _base = group or baton.Group.world()
+    _base = group or baton.Group.world(timeout)
     name = socket.gethostname()
     names = _texts(name)
     local = [rank for rank in range(_base.size) if names[rank] == name]
