@@ -211,7 +211,7 @@ class Work(_c10d.Work):
     it raises `baton.TimedOut` after the group's timeout, and what `Schedule.wait` raises.
     After TimedOut the operation goes on: wait again, or end the process."""
 
-    _kept = _failed = _future = None  # type: Any
+    _kept = _failed = _future = _ended = None  # type: Any
     _epoch = 0
     _after: Any = None  # a function that copies the results to the caller's tensors
     _buffers: Any = None  # tensors that the epoch works on
@@ -278,10 +278,11 @@ class Work(_c10d.Work):
         self.wait()
 
     def get_future(self) -> torch.futures.Future:
-        """A torch.futures.Future of the tensors. A thread of this package completes it, so that
-        the library's own thread never waits for Python."""
+        """A future of the tensors; its errors are RuntimeErrors that name the class. A thread of
+        this package completes it, so that the library's own thread never waits for Python."""
         if self._future is None:
-            self._future = torch.futures.Future()
+            self._ended = torch.futures.Future()
+            self._future = self._ended.then(self._outcome)
             # A callback of another future may wait for this one; it runs on the thread that would
             # complete both.
             called_back = threading.current_thread() is _completer._thread
@@ -295,10 +296,14 @@ class Work(_c10d.Work):
         return self._future
 
     def _complete(self) -> None:
+        self._ended.set_result(self._tensors)
+
+    def _outcome(self, ended: torch.futures.Future) -> Any:
+        """The result of the future. An exception of this function is a failure for torch's C++,
+        too, such as DDP's, which takes one that is set by set_exception for tensors."""
         if self._failed is not None:
-            self._future.set_exception(self._failed)
-        else:
-            self._future.set_result(self._tensors)
+            raise self._failed
+        return ended.value()
 
 
 class _Works(Work):
@@ -378,9 +383,9 @@ class _Completer:
                 if time.monotonic() < deadline:
                     return False
                 work._failed = errors.TimedOut("the operation behind a future was not done in time")
-            work._complete()
         except BaseException as failed:
-            work._future.set_exception(failed)
+            work._failed = failed
+        work._complete()
         return True
 
 
