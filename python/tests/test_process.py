@@ -627,6 +627,23 @@ def test_a_process_group_waits_for_its_timeout(tmp_path):
     assert text.count("has waited 2.0 s for rank") == 2, text
 
 
+def test_a_rank_that_ddp_loses():
+    pytest.importorskip("torch")
+    program = """
+        import torch
+        import baton.torch
+        torch.distributed.init_process_group("baton")
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        loss = model(torch.ones(1, 2)).sum()
+        if torch.distributed.get_rank() == 1:
+            time.sleep(1)  # meanwhile the others wait in torch's C++
+            os._exit(0)
+        told("lost:", RuntimeError, loss.backward)
+        os._exit(0)
+    """
+    assert without_mpi(program).count("lost: ") == 2
+
+
 def test_ctrl_c_while_ranks_are_awaited(tmp_path):
     program = """
         signal.signal(signal.SIGALRM, signal.default_int_handler)
