@@ -627,6 +627,24 @@ def test_a_process_group_waits_for_its_timeout(tmp_path):
     assert text.count("has waited 2.0 s for rank") == 2, text
 
 
+def test_process_groups_with_other_ranks_than_the_environment(tmp_path):
+    pytest.importorskip("torch")
+    program = """
+        import torch
+        import torch.distributed as dist
+        import baton.torch
+        for turn in range(3):
+            rank = (int(os.environ["RANK"]) + turn) % 3
+            dist.init_process_group("baton", store=dist.FileStore(f"{sys.argv[1]}/{turn}", 3),
+                                    rank=rank, world_size=3)
+            outs = [torch.empty(1) for _ in range(3)]
+            dist.all_gather(outs, torch.full((1,), float(rank)))
+            say("ranks", torch.cat(outs).tolist())
+            dist.destroy_process_group()
+    """
+    assert without_mpi(program, tmp_path).count("ranks [0.0, 1.0, 2.0]") == 9
+
+
 def test_a_rank_that_ddp_loses():
     pytest.importorskip("torch")
     program = """

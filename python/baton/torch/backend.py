@@ -858,12 +858,14 @@ def _at_exit() -> None:
 def _create(options: Any, _: Any) -> Any:
     """Makes a process group; torch calls this function."""
     global _base
-    if _base is None and not _handles.is_started_by_mpi() and "WORLD_SIZE" not in os.environ:
-        _base = baton.Group.from_store(options.store, options.group_rank, options.group_size,
-                                       "torch", options.timeout)
+    ranks, mine = list(options.global_ranks_in_group), (options.group_rank, options.group_size)
+    if not ranks and not _handles.is_started_by_mpi() and (
+            _base is None or (_base.rank, _base.size) != mine):
+        is_world = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")] == [*map(str, mine)]
+        _base = None if is_world else baton.Group.from_store(options.store, *mine, "torch",
+                                                             options.timeout)
     base = _base or baton.Group.world(options.timeout)
-    ranks = list(options.global_ranks_in_group)
-    if not ranks and (options.group_rank, options.group_size) != (base.rank, base.size):
+    if not ranks and mine != (base.rank, base.size):
         raise errors.Invalid(
             f"torch says that this is rank {options.group_rank} of {options.group_size}, "
             f"and MPI that it is rank {base.rank} of {base.size}: start the program with "
