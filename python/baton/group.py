@@ -86,8 +86,8 @@ class Group(_handles.Handle):
         if not _handles.is_started_by_mpi():
             if "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
                 import torch.distributed
-                return cls.from_store(*next(torch.distributed.rendezvous("env://")),
-                                      timeout=timeout)
+                store, rank, size = next(torch.distributed.rendezvous("env://"))
+                return cls.from_store(store, rank, size, timeout=timeout)
             return cls._by(lib.baton_group_create_world, _handles.engine(),
                            _handles.milliseconds(timeout))
         _handles.initialise_mpi()
