@@ -41,7 +41,8 @@ class Operand:
     """The properties of an array that a call needs. `keep` is the object that owns its memory."""
 
     def __init__(self, address: int, count: int, dtype: int, memory: int, keep: Any) -> None:
-        self.address = ffi.cast("void *", address or NOWHERE)
+        # Two arrays without elements have two addresses: one and the same would mean "in place".
+        self.address = ffi.cast("void *", address or id(self))
         self.bytes = count * SIZES[dtype]
         self.kind = self.count, self.dtype, self.memory = count, dtype, memory
         self.keep = keep

@@ -67,27 +67,30 @@ class Group(_handles.Handle):
     # ---- life ------------------------------------------------------------------
 
     @classmethod
-    def world(cls) -> "Group":
+    def world(cls, timeout: Timeout = 300) -> "Group":
         """The group of all ranks of the job, or of this process alone if there is no job. The
         first call is collective. Under mpirun it initialises MPI, unless MPI is initialised;
         then this package finalises MPI at exit. Under torchrun, or another program that sets
         RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store. Under
         srun, or a program that sets only RANK and WORLD_SIZE, they meet in a folder: see
-        baton_group_create_world. Unsupported: mpirun has started this process, and libbaton was
-        built without MPI."""
+        baton_group_create_world. TimedOut: without MPI, ranks have not come within `timeout`
+        seconds. Unsupported: mpirun has started this process, and libbaton was built without
+        MPI."""
         global _world
         with _handles.lock:  # One of several threads makes the group.
             if _world is None or _world._handle == _NULL:
-                _world = cls._make_world()
+                _world = cls._make_world(timeout)
         return _world
 
     @classmethod
-    def _make_world(cls) -> "Group":
+    def _make_world(cls, timeout: Timeout) -> "Group":
         if not _handles.is_started_by_mpi():
             if "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
                 import torch.distributed
-                return cls.from_store(*next(torch.distributed.rendezvous("env://")))
-            return cls._by(lib.baton_group_create_world, _handles.engine(), 300000)
+                store, rank, size = next(torch.distributed.rendezvous("env://"))
+                return cls.from_store(store, rank, size, timeout=timeout)
+            return cls._by(lib.baton_group_create_world, _handles.engine(),
+                           _handles.milliseconds(timeout))
         _handles.initialise_mpi()
         return cls._by(_handles.mpi().baton_group_create_mpi_at, _handles.engine(),
                        _world_comm())

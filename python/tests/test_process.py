@@ -611,6 +611,57 @@ def test_ranks_meet_in_a_store_of_torch():
     assert text.count("ended True") == 3, text
 
 
+def test_a_process_group_waits_for_its_timeout(tmp_path):
+    pytest.importorskip("torch")
+    program = """
+        import datetime
+        import torch.distributed as dist
+        import baton.torch
+        rank = int(os.environ["RANK"])
+        del os.environ["MASTER_ADDR"]
+        if rank != 1:
+            told("late:", baton.TimedOut, dist.init_process_group, "baton", rank=rank, world_size=3,
+                 store=dist.FileStore(sys.argv[1], 3), timeout=datetime.timedelta(seconds=2))
+    """
+    text = without_mpi(program, tmp_path / "store")
+    assert text.count("has waited 2.0 s for rank") == 2, text
+
+
+def test_process_groups_with_other_ranks_than_the_environment(tmp_path):
+    pytest.importorskip("torch")
+    program = """
+        import torch
+        import torch.distributed as dist
+        import baton.torch
+        for turn in range(3):
+            rank = (int(os.environ["RANK"]) + turn) % 3
+            dist.init_process_group("baton", store=dist.FileStore(f"{sys.argv[1]}/{turn}", 3),
+                                    rank=rank, world_size=3)
+            outs = [torch.empty(1) for _ in range(3)]
+            dist.all_gather(outs, torch.full((1,), float(rank)))
+            say("ranks", torch.cat(outs).tolist())
+            dist.destroy_process_group()
+    """
+    assert without_mpi(program, tmp_path).count("ranks [0.0, 1.0, 2.0]") == 9
+
+
+def test_a_rank_that_ddp_loses():
+    pytest.importorskip("torch")
+    program = """
+        import torch
+        import baton.torch
+        torch.distributed.init_process_group("baton")
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        loss = model(torch.ones(1, 2)).sum()
+        if torch.distributed.get_rank() == 1:
+            time.sleep(1)  # meanwhile the others wait in torch's C++
+            os._exit(0)
+        told("lost:", RuntimeError, loss.backward)
+        os._exit(0)
+    """
+    assert without_mpi(program).count("lost: ") == 2
+
+
 def test_ctrl_c_while_ranks_are_awaited(tmp_path):
     program = """
         signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -62,8 +62,13 @@ def test_allreduce_of_other_tensors():
     dist.all_reduce(mean, dist.ReduceOp.AVG)
     assert (mean == (size() - 1) / 2).all()
     dist.all_reduce(torch.empty(0))
-    with pytest.raises(baton.Invalid, match="dense"):
+    with pytest.raises(baton.Invalid, match="dense") as refused:
         dist.all_reduce(torch.eye(3).to_sparse())
+    assert refused.value.__context__ is None
+    for negated in (False, True):  # a tensor that torch negates when it is read
+        a = torch._neg_view(torch.ones(9)) if negated else torch.ones(9)
+        dist.all_reduce(a, dist.ReduceOp.MAX)
+        assert (a == 1 - 2 * negated).all()
     both = [torch.ones(2), torch.ones(3, 1)]
     dist.all_reduce_coalesced(both)
     assert (both[0] == size()).all() and (both[1] == size()).all()
@@ -127,6 +132,10 @@ def test_arrays_without_elements():
     schedule.run()
     schedule.rebind(torch.empty(0), torch.empty(size(), 0))
     schedule.run()
+    for _ in range(2):  # the second call rebinds
+        group.allreduce(torch.empty(0), out=torch.empty(0))
+        dist.all_to_all_single(torch.empty(0), torch.empty(0))
+        dist.all_to_all([torch.empty(0)] * size(), [torch.empty(0)] * size())
     dist.barrier()
 
 
@@ -200,6 +209,20 @@ def test_futures():
     outs = [torch.empty(4) for _ in range(size())]
     future = dist.all_gather(outs, torch.full((4,), float(rank())), async_op=True).get_future()
     assert (future.wait()[-1] == size() - 1).all()
+
+
+def test_callbacks_that_call_collectives():
+    """They run in the order of the calls, though the second of these ends first."""
+    order = []
+
+    def again(future):
+        order.append(future.value()[0].numel())
+        return dist.all_reduce(torch.ones(2), async_op=True).get_future().wait()[0]
+
+    works = [dist.all_reduce(torch.ones(n), async_op=True) for n in (1 << 22, 1)]
+    for future in [work.get_future().then(again) for work in works]:
+        assert (future.wait() == size()).all()
+    assert order == [1 << 22, 1]
 
 
 @pytest.mark.parametrize("seen", ["wait", "is_completed"])

@@ -82,6 +82,8 @@ def untraced(*functions: Any) -> None:
 class _Kept:
     """The schedule of a shape, and its works in flight."""
 
+    in_order = True  # whether its futures are completed in the order of the group's calls
+
     def __init__(self, state: "_State", schedule: baton.Schedule, depth: int = _DEPTH) -> None:
         self.state, self.schedule, self.depth = state, schedule, depth
         self.handle = schedule._handle
@@ -209,7 +211,7 @@ class Work(_c10d.Work):
     it raises `baton.TimedOut` after the group's timeout, and what `Schedule.wait` raises.
     After TimedOut the operation goes on: wait again, or end the process."""
 
-    _kept = _failed = _future = None  # type: Any
+    _kept = _failed = _future = _ended = None  # type: Any
     _epoch = 0
     _after: Any = None  # a function that copies the results to the caller's tensors
     _buffers: Any = None  # tensors that the epoch works on
@@ -276,21 +278,32 @@ class Work(_c10d.Work):
         self.wait()
 
     def get_future(self) -> torch.futures.Future:
-        """A torch.futures.Future of the tensors. A thread of this package completes it, so that
-        the library's own thread never waits for Python."""
+        """A future of the tensors; its errors are RuntimeErrors that name the class. A thread of
+        this package completes it, so that the library's own thread never waits for Python."""
         if self._future is None:
-            self._future = torch.futures.Future()
-            if self.is_completed():
+            self._ended = torch.futures.Future()
+            self._future = self._ended.then(self._outcome)
+            # A callback of another future may wait for this one; it runs on the thread that would
+            # complete both.
+            called_back = threading.current_thread() is _completer._thread
+            if called_back:
+                with contextlib.suppress(Exception):  # then the future has the exception
+                    self.wait()
+            if (called_back or not _completer.pending) and self.is_completed():
                 self._complete()
             else:
                 _completer.add(self)
         return self._future
 
     def _complete(self) -> None:
+        self._ended.set_result(self._tensors)
+
+    def _outcome(self, ended: torch.futures.Future) -> Any:
+        """The result of the future. An exception of this function is a failure for torch's C++,
+        too, such as DDP's, which takes one that is set by set_exception for tensors."""
         if self._failed is not None:
-            self._future.set_exception(self._failed)
-        else:
-            self._future.set_result(self._tensors)
+            raise self._failed
+        return ended.value()
 
 
 class _Works(Work):
@@ -299,6 +312,7 @@ class _Works(Work):
     def __init__(self, works: Iterable[Work], tensors: Any) -> None:
         super().__init__(tensors)
         self._works = list(works)
+        self._kept = self._works[0]._kept if self._works else None
 
     def wait(self, timeout: timedelta = _no_timeout) -> bool:
         for work in self._works:
@@ -316,14 +330,18 @@ class _Works(Work):
 
 class _Completer:
     """Completes futures. Its thread sleeps until an epoch has ended on the engine, whose own
-    thread makes progress. Then it tests all works, since they may end in any order."""
+    thread makes progress. Then it tests all works, since they may end in any order. But the
+    futures of a group's collectives are completed in the order of the calls: their callbacks may
+    call collectives, which all ranks call in the same order."""
 
     _queue: Any = queue.SimpleQueue()  # has works with their deadlines
     _thread: Optional[threading.Thread] = None
+    pending = 0  # the number of futures that this thread has to complete
 
     def add(self, work: Work) -> None:
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
         with _finishing:
+            self.pending += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="baton futures")
                 self._thread.start()
@@ -342,7 +360,15 @@ class _Completer:
                 if works[-1] is None:
                     return
             sleeps = lib.baton_engine_arm(_handles.engine(), ended) == lib.BATON_OK
-            works = [each for each in works if not self._ends(*each)]
+            left, behind = [], set()  # type: list, set
+            for work, deadline in works:
+                line = work._kept.state if work._kept and work._kept.in_order else work
+                if line in behind or not self._ends(work, deadline):
+                    behind.add(line)
+                    left.append((work, deadline))
+            with _finishing:
+                self.pending -= len(works) - len(left)
+            works = left
             if works and sleeps:
                 poll = select.poll()
                 poll.register(ended[0], select.POLLIN)
@@ -357,9 +383,9 @@ class _Completer:
                 if time.monotonic() < deadline:
                     return False
                 work._failed = errors.TimedOut("the operation behind a future was not done in time")
-            work._complete()
         except BaseException as failed:
-            work._future.set_exception(failed)
+            work._failed = failed
+        work._complete()
         return True
 
 
@@ -400,11 +426,12 @@ class _State:
 
 
 def _vector(tensor: Tensor) -> Tensor:
-    """Returns the tensor if it is contiguous, else a contiguous copy. It must be on the CPU."""
+    """Returns the tensor if its memory has its elements, contiguously; else a copy for which that
+    holds. It must be on the CPU."""
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise errors.Invalid(f"the backend baton is for dense tensors of the CPU; this one "
                              f"is {tensor.layout} on {tensor.device}")
-    return tensor.contiguous()
+    return tensor.resolve_conj().resolve_neg().contiguous()
 
 
 def _into(tensor: Tensor, options: Any = None) -> Tuple[Tensor, Work]:
@@ -538,12 +565,13 @@ class _Collectives:
     # ---- collectives --------------------------------------------------------------
 
     def allreduce(self, tensors: Any, opts: Any = None) -> Optional[Work]:
+        kept = tensor = None  # type: Any
         try:
             tensor, = tensors
             kept = self._sums[tensor.numel(), tensor.dtype, _number_of(opts.reduceOp)]
-            if not (tensor.is_cpu and tensor.is_contiguous()):
-                return self._allreduce(tensors, opts)
         except (KeyError, TypeError, ValueError, AttributeError):
+            pass  # An error of the next call is not one in handling this one.
+        if kept is None or not (tensor.is_cpu and tensor.is_contiguous()) or tensor.is_neg():
             return self._allreduce(tensors, opts)
         address = tensor.data_ptr()
         if address != kept.target:
@@ -742,6 +770,7 @@ class _Collectives:
                                   lib.BATON_MEMORY_HOST, None)
         getattr(graph, kind)(1 - pair.rank, graph._bind(operand, int(kind == "recv")))
         kept = _Kept(self._state, graph.commit(), depth)
+        kept.in_order = False
         self._state.messages[kind, peer, tag, size] = kept
         return kept
 
@@ -829,12 +858,14 @@ def _at_exit() -> None:
 def _create(options: Any, _: Any) -> Any:
     """Makes a process group; torch calls this function."""
     global _base
-    if _base is None and not _handles.is_started_by_mpi() and "WORLD_SIZE" not in os.environ:
-        _base = baton.Group.from_store(options.store, options.group_rank, options.group_size,
-                                       "torch", options.timeout)
-    base = _base or baton.Group.world()
-    ranks = list(options.global_ranks_in_group)
-    if not ranks and (options.group_rank, options.group_size) != (base.rank, base.size):
+    ranks, mine = list(options.global_ranks_in_group), (options.group_rank, options.group_size)
+    if not ranks and not _handles.is_started_by_mpi() and (
+            _base is None or (_base.rank, _base.size) != mine):
+        is_world = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE")] == [*map(str, mine)]
+        _base = None if is_world else baton.Group.from_store(options.store, *mine, "torch",
+                                                             options.timeout)
+    base = _base or baton.Group.world(options.timeout)
+    if not ranks and mine != (base.rank, base.size):
         raise errors.Invalid(
             f"torch says that this is rank {options.group_rank} of {options.group_size}, "
             f"and MPI that it is rank {base.rank} of {base.size}: start the program with "
@@ -861,7 +892,7 @@ def init_process_group(group: Optional[baton.Group] = None,
     global _base
     if dist.is_initialized():  # check this first: a later error would leave others without a store
         raise errors.State("torch.distributed is initialised: dist.destroy_process_group() first")
-    _base = group or baton.Group.world()
+    _base = group or baton.Group.world(timeout)
     name = socket.gethostname()
     names = _texts(name)
     local = [rank for rank in range(_base.size) if names[rank] == name]
