@@ -43,7 +43,8 @@ static baton_status_t try_to_open(MPI_Comm comm, baton_status_t local)
         if (comm != MPI_COMM_WORLD) { /* two groups are made at the same time */
             name[0] = (char)('a' + world.rank % 2);
         }
-        const baton__store_use_t use = {"store", &store, name};
+        const baton__store_use_t use = {
+            .function = "store", .store = &store, .name = name};
         status = baton__store_meet(&use, bootstrap.shared.rank,
                                    bootstrap.shared.size, SUPPORT_MPI_WAIT_MS,
                                    meet, &local);

@@ -11,12 +11,12 @@
 
 #include <baton/baton.h>
 
-/* A process, as others of its host can look for it. No field is negative; all
-   are 0 if it is unknown. */
-typedef struct baton__being {
+/* By this the other processes of a host can look for a process. No field is
+   negative. All are 0 if the process is unknown. */
+typedef struct baton__process_id {
     int64_t host, pids; /* as in baton__location_t, without the highest bit */
     int64_t process;
-} baton__being_t;
+} baton__process_id_t;
 
 typedef struct baton__bootstrap {
     const char *function; /* the public function that makes the group */
@@ -29,9 +29,9 @@ typedef struct baton__bootstrap {
        rank; other ranks may still be making it then. The wire is opened only if
        some ranks of the group share no memory. */
     bool is_store;
-    /* By rank, the processes, if they are known before the first exchange; or
-       NULL. */
-    const baton__being_t *known;
+    /* By rank: the process of the rank. NULL: the processes are not known
+       before the first exchange. */
+    const baton__process_id_t *process_ids;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns
        NULL, with this thread's error, if there is no memory. `release` frees

@@ -504,7 +504,7 @@ baton_status_t baton__store_meet(
                    .size = size,
                    .first_ms = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms + 1,
                    .is_store = true,
-                   .known = use->known,
+                   .process_ids = use->process_ids,
                    .allocate = store_allocate,
                    .release = store_release,
                    .gather = store_gather,

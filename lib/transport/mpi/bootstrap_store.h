@@ -11,8 +11,8 @@ typedef struct baton__store_use {
     const char *function; /* the public function that was called */
     const baton_store_t *store;
     const char *name; /* the name of the group to make */
-    /* By rank, the processes that make it, or NULL. */
-    const baton__being_t *known;
+    /* as in baton__bootstrap_t; may be NULL */
+    const baton__process_id_t *process_ids;
 } baton__store_use_t;
 
 /* Checks the store and the name. */

@@ -92,8 +92,8 @@ baton_status_t baton__meeting_begin(baton__meeting_t *self,
     self->data = self->memory;
     self->members = (void *)(self->data + size * row);
     memset(self->members, 0, size * sizeof *self->members);
-    for (size_t i = 0; bootstrap->known != NULL && i < size; i++) {
-        const baton__being_t *known = &bootstrap->known[i];
+    for (size_t i = 0; bootstrap->process_ids != NULL && i < size; i++) {
+        const baton__process_id_t *known = &bootstrap->process_ids[i];
         self->members[i] = (member_t){.host = (uint64_t)known->host,
                                       .pids = (uint64_t)known->pids,
                                       .process = (pid_t)known->process};
@@ -436,7 +436,7 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
     self->listener =
         baton__links_listen(&own.place, self->size, &own.place.port);
     (void)snprintf(own.version, sizeof own.version, "%s", baton_version());
-    self->kept = self->bootstrap->known == NULL ? kept : NULL;
+    self->kept = self->bootstrap->process_ids == NULL ? kept : NULL;
     const member_t *all = baton__meeting_gather(self, &own, sizeof own);
     all = all != NULL && have_one_version(self, all) ? all : NULL;
     bool same = kept != NULL && all != NULL;

@@ -42,7 +42,7 @@ typedef struct place {
     int64_t owner;
     /* By this the others notice that the process at this place has ended before
        it has met them. */
-    baton__being_t being;
+    baton__process_id_t process_id;
 } place_t;
 
 /* The call by which the leader, the lowest rank that lives, asks processes to
@@ -64,7 +64,7 @@ typedef struct request {
     /* process: the random number of the process. call: the number of the call
        that the process answers. */
     int64_t process, call;
-    baton__being_t being;
+    baton__process_id_t process_id;
 } request_t;
 
 static size_t call_bytes(int64_t size)
@@ -72,12 +72,12 @@ static size_t call_bytes(int64_t size)
     return offsetof(call_t, places) + (size_t)size * sizeof(place_t);
 }
 
-static baton__being_t own_being(void)
+static baton__process_id_t own_process_id(void)
 {
     const baton__location_t *location = baton__meeting_location();
-    return (baton__being_t){.host = (int64_t)(location->host & INT64_MAX),
-                            .pids = (int64_t)(location->pids & INT64_MAX),
-                            .process = getpid()};
+    return (baton__process_id_t){.host = (int64_t)(location->host & INT64_MAX),
+                                 .pids = (int64_t)(location->pids & INT64_MAX),
+                                 .process = getpid()};
 }
 
 static int64_t random_number(void)
@@ -103,26 +103,30 @@ static baton_status_t call_make_group(const baton__store_use_t *use,
     const int size = (int)call->size;
     char name[140];
     int *origins = baton__alloc((size_t)size, sizeof *origins);
-    baton__being_t *beings = baton__alloc((size_t)size, sizeof *beings);
-    const baton__store_use_t made = {use->function, use->store, name, beings};
+    baton__process_id_t *process_ids =
+        baton__alloc((size_t)size, sizeof *process_ids);
+    const baton__store_use_t made = {.function = use->function,
+                                     .store = use->store,
+                                     .name = name,
+                                     .process_ids = process_ids};
     int rank = 0;
-    if (origins == NULL || beings == NULL) {
+    if (origins == NULL || process_ids == NULL) {
         baton__free(origins);
-        baton__free(beings);
+        baton__free(process_ids);
         return baton__error(BATON_ERR_NO_MEMORY, "%s: no memory for a group",
                             use->function);
     }
     for (int i = 0; i < size; i++) {
         const int64_t owner = call->places[i].owner;
         origins[i] = owner <= INT32_MAX ? (int)owner - 1 : -1;
-        beings[i] = call->places[i].being;
+        process_ids[i] = call->places[i].process_id;
         rank = owner == own ? i : rank;
     }
     (void)snprintf(name, sizeof name, "%s.%016llx", use->name,
                    (unsigned long long)call->number);
     baton_status_t status = baton__store_create_group(&made, engine, rank, size,
                                                       ms > 0 ? ms : -1, out);
-    baton__free(beings);
+    baton__free(process_ids);
     if (status != BATON_OK) {
         baton__free(origins);
         return status;
@@ -156,7 +160,7 @@ static void place_living(caller_t *self)
         }
         call->places[at].owner = old + 1;
         if (i == baton_group_rank(self->living)) {
-            call->places[at].being = own_being();
+            call->places[at].process_id = own_process_id();
         }
     }
 }
@@ -194,7 +198,7 @@ static baton_status_t call_lead(caller_t *self)
         }
         changed = call->places[at].owner == 0;
         call->free -= changed;
-        call->places[at] = (place_t){request.process, request.being};
+        call->places[at] = (place_t){request.process, request.process_id};
     }
     if (changed) {
         return baton__store_put(&self->use, "call", call,
@@ -307,7 +311,7 @@ static baton_status_t find_call(const baton__store_use_t *use, int64_t own,
     if (at < call->size || call->free == 0) {
         return at < call->size && call->free == 0 ? BATON_OK : BATON_AGAIN;
     }
-    const request_t request = {own, call->number, own_being()};
+    const request_t request = {own, call->number, own_process_id()};
     status = baton__store_put(use, "join", &request, sizeof request);
     return status == BATON_OK ? BATON_AGAIN : status;
 }
