@@ -313,7 +313,7 @@ self() {
             "$tree/lib/sched" "$tree/lib/coll/dense" "$tree/lib/coll/partial" \
             "$tree/progress/driving" "$tree/progress/epoch" \
             "$tree/progress/state" "$tree/examples" "$tree/include/baton" \
-            "$tree/cuda" "$tree/mpi" "$tree/examples/train" \
+            "$tree/cuda" "$tree/mpi" \
             "$tree/microbench/common" "$tree/microbench/bench"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/wire_mpi.c"
@@ -408,7 +408,6 @@ progress/there.c lib/sched/back.c
 mpi/there.c mpi/back.c
 cuda/there.c cuda/back.cu
 microbench/common/there.c microbench/bench/back.c
-examples/train/there.c examples/train/back.c
 LIST
     # Two folders call each other, but no two files do.
     define microbench/common/there.c there back
@@ -435,7 +434,6 @@ lib/transport/mpi/poll.h transport/shm/ring.h lib/transport/shm/host.c transport
 mpi/comms.h mpi/entries.h mpi/entries.h mpi/comms.h
 cuda/launch.h cuda/kernels.h cuda/kernels.h cuda/launch.h
 microbench/bench/rows.h common/table.h microbench/common/table.c bench/rows.h
-examples/train/model.h train.h examples/train/train.h model.h
 LIST
     # Two programs have functions of the same names, which is not a circle.
     clean
