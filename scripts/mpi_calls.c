@@ -66,7 +66,10 @@ static double median(int number)
 
 static double at_once(const char *call, int count)
 {
-    int calls = count < 1 << 14 ? CALLS : count < 1 << 18 ? CALLS / 10 : 4;
+    int calls = count < 1 << 14 ? CALLS : CALLS / 10;
+    if (count >= 1 << 18) {
+        calls = 4;
+    }
     for (int round = -1; round < ROUNDS; round++) {
         MPI_Barrier(MPI_COMM_WORLD);
         double begin = MPI_Wtime();
@@ -115,6 +118,17 @@ static double of_new(const char *call, int count, int is_next)
     return median(is_next ? DUPS * NEXT : DUPS);
 }
 
+static double measure(const char *mode, const char *call, int count)
+{
+    if (strcmp(mode, "wait") == 0) {
+        return at_once(call, count);
+    }
+    if (strcmp(mode, "compute") == 0 || strcmp(mode, "early") == 0) {
+        return beside(call, count, strcmp(mode, "early") == 0);
+    }
+    return of_new(call, count, strcmp(mode, "next") == 0);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -135,11 +149,7 @@ int main(int argc, char **argv)
         for (int k = 0; k < size; k++) {
             counts[k] = count;
         }
-        double us = strcmp(mode, "wait") == 0      ? at_once(call, count)
-                    : strcmp(mode, "compute") == 0 ? beside(call, count, 0)
-                    : strcmp(mode, "early") == 0
-                        ? beside(call, count, 1)
-                        : of_new(call, count, strcmp(mode, "next") == 0);
+        double us = measure(mode, call, count);
         if (rank == 0) {
             printf("%s,%s,%d,%.3f\n", mode, call, bytes, us);
         }
