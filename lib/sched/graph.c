@@ -412,9 +412,12 @@ baton_node_t baton_add_device_call(baton_schedule_t *schedule,
 baton_node_t baton_add_async(baton_schedule_t *schedule,
                              const baton_async_ops_t *ops, void *arg)
 {
-    const char *missing = ops == NULL          ? "functions"
-                          : ops->start == NULL ? "start"
-                                               : NULL;
+    const char *missing = NULL;
+    if (ops == NULL) {
+        missing = "functions";
+    } else if (ops->start == NULL) {
+        missing = "start";
+    }
     return add_function(schedule, __func__,
                         (baton__op_t){.kind = BATON__ASYNC,
                                       .async_ops = ops,

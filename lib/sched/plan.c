@@ -267,9 +267,11 @@ static void *allocate_buffer(const baton_group_t *group,
             ? group->transport->allocate(group->endpoint, buffer->used)
             : NULL;
     buffer->shared = memory != NULL;
-    return memory != NULL   ? memory
-           : buffer->stored ? baton__alloc(buffer->used, 1)
-                            : baton__alloc_raw(buffer->used);
+    if (memory == NULL) {
+        memory = buffer->stored ? baton__alloc(buffer->used, 1)
+                                : baton__alloc_raw(buffer->used);
+    }
+    return memory;
 }
 
 static baton_status_t allocate_on_device(baton_schedule_t *schedule,

@@ -118,11 +118,12 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
 static void add_term(baton__text_t *text, int rank, const char *terms)
 {
     int length = (int)strcspn(terms, ",");
-    const char *term = terms[0] == '\0'       ? "nothing"
-                       : terms[length] == ',' ? terms
-                                              : "something else";
-    baton__text_add(text, "rank %d has %.*s", rank,
-                    term == terms ? length : (int)strlen(term), term);
+    if (terms[length] == ',') {
+        baton__text_add(text, "rank %d has %.*s", rank, length, terms);
+    } else {
+        baton__text_add(text, "rank %d has %s", rank,
+                        terms[0] == '\0' ? "nothing" : "something else");
+    }
 }
 
 /* Adds to the text, as help for the reader, up to BEFORE_MOST bytes of the

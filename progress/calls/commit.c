@@ -468,15 +468,15 @@ static detached_t detach(baton__task_t *task)
     bool gone = engine->driver->forget != NULL
                     ? task->begun == 0 && task->queued == 0
                     : commit_drain(task, deadline_ns);
+    detached_t detached = DETACHED;
     if (!gone) {
         abandon(task);
+        detached = DETACHED_ABANDONED;
+    } else if (task->due_count > 0 && engine->driver->forget == NULL) {
+        task->leaving = true;
+        baton__member_of(group)->leaving++;
+        detached = DETACHED_LEAVING;
     }
-    task->leaving =
-        gone && task->due_count > 0 && engine->driver->forget == NULL;
-    detached_t detached = !gone           ? DETACHED_ABANDONED
-                          : task->leaving ? DETACHED_LEAVING
-                                          : DETACHED;
-    baton__member_of(group)->leaving += task->leaving;
     baton__notice_record(task, has_failed);
     baton__step_detach(schedule);
     if (gone) {

@@ -158,9 +158,11 @@ static baton_status_t groups_reserve(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
     bool reads = group->transport->read != NULL;
-    group->parts = group->root != NULL ? group->root->parts
-                   : reads ? baton__alloc(BATON__OPERANDS, BATON__PART_BYTES)
-                           : NULL;
+    if (group->root != NULL) {
+        group->parts = group->root->parts;
+    } else if (reads) {
+        group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
+    }
     member->queues = baton__alloc((size_t)group->size, sizeof *member->queues);
     return member->queues != NULL && (group->parts != NULL || !reads) &&
                    (group->root != NULL || reserve_notices(member)) &&

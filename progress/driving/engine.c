@@ -269,9 +269,10 @@ static uint32_t sleep_us(const baton_engine_t *engine)
     const baton__stepper_t *stepper = &engine->stepper;
     bool recovers = stepper->recovering > 0;
     bool awaits_peers = stepper->running + stepper->draining > 0 || recovers;
-    uint32_t most = !baton__engine_rechecks ? BATON_SLEEP_FOREVER
-                    : awaits_peers          ? ASK_US
-                                            : CHECK_US;
+    uint32_t most = awaits_peers ? ASK_US : CHECK_US;
+    if (!baton__engine_rechecks) {
+        most = BATON_SLEEP_FOREVER;
+    }
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     uint64_t still = still_us(engine);
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
@@ -812,9 +813,10 @@ static void leave_to_lead(const waiter_t *waiter)
    for; 0: it does not ask. */
 static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 {
-    return schedule == NULL || timeout_ms < ASKS_MS ? 0
-           : timeout_ms < 2 * INQUIRE_MS            ? timeout_ms / 2
-                                                    : INQUIRE_MS;
+    if (schedule == NULL || timeout_ms < ASKS_MS) {
+        return 0;
+    }
+    return timeout_ms < 2 * INQUIRE_MS ? timeout_ms / 2 : INQUIRE_MS;
 }
 
 static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
@@ -1479,8 +1481,8 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
 
 baton_progress_t baton_engine_progress(const baton_engine_t *engine)
 {
-    return !baton__is_given(engine, true, __func__, "engine")
-               ? BATON_PROGRESS_DEFAULT
-           : engine->threaded ? BATON_PROGRESS_THREAD
-                              : BATON_PROGRESS_MANUAL;
+    if (!baton__is_given(engine, true, __func__, "engine")) {
+        return BATON_PROGRESS_DEFAULT;
+    }
+    return engine->threaded ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
 }

@@ -107,11 +107,13 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
     if (out->await_count > 0 || text.used > 0) {
         return;
     }
-    baton__text_add(&text,
-                    idle || !run->started ? "not started epoch %llu of \"%s\""
-                    : run->phase == BATON__RUN_RUNNING
-                        ? "not computed all of epoch %llu of \"%s\""
-                        : "not recovered epoch %llu of \"%s\"",
+    const char *lacks = "recovered";
+    if (idle || !run->started) {
+        lacks = "started";
+    } else if (run->phase == BATON__RUN_RUNNING) {
+        lacks = "computed all of";
+    }
+    baton__text_add(&text, "not %s epoch %llu of \"%s\"", lacks,
                     (unsigned long long)out->epoch, schedule->name);
 }
 
@@ -130,14 +132,16 @@ static asked_t *inquiry_find(baton__inquiry_t *inquiry, int rank)
 
 static void forget_answer(const baton_group_t *group, asked_t *at)
 {
+    const char *has =
+        "not answered: it may wait for a processor, be in a long call node or "
+        "in MPI, be out of reach, or have no progress thread";
+    if (baton__group_loss(group, at->rank) != NULL) {
+        has = "been lost";
+    } else if (baton__group_is_stopped(group, at->rank)) {
+        has = "been stopped, by a signal or a debugger";
+    }
     at->state = (baton__rank_state_t){0};
-    (void)snprintf(
-        at->state.text, sizeof at->state.text, "%s",
-        baton__group_loss(group, at->rank) != NULL ? "been lost"
-        : baton__group_is_stopped(group, at->rank)
-            ? "been stopped, by a signal or a debugger"
-            : "not answered: it may wait for a processor, be in a long call "
-              "node or in MPI, be out of reach, or have no progress thread");
+    (void)snprintf(at->state.text, sizeof at->state.text, "%s", has);
 }
 
 static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,

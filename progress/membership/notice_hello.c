@@ -108,7 +108,8 @@ static void notice_remember(baton_group_t *group, const baton_header_t *header,
     baton__notice_t *notice =
         place != NULL ? baton__member_take_notice(member) : NULL;
     if (notice != NULL) {
-        *notice = (baton__notice_t){place->hellos, 0, *header, peer};
+        *notice = (baton__notice_t){
+            .next = place->hellos, .header = *header, .peer = peer};
         place->hellos = notice;
     }
 }

@@ -95,8 +95,10 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     for (int rank = group->size - 1; rank >= 0; rank--) {
         bool ended =
             group->size <= ENDS_FROM && is_lost(view, ENDS_FROM + rank);
-        lead += ended ? 0 : is_lost(view, rank) ? -1 : 1;
-        lowest = ended ? lowest : !is_lost(view, rank);
+        if (!ended) {
+            lowest = !is_lost(view, rank);
+            lead += lowest ? 1 : -1;
+        }
     }
     return lead > 0 || (lead == 0 && lowest);
 }

@@ -68,7 +68,8 @@ bool baton__group_keep(baton__notice_t **list, uint64_t channel,
 {
     baton__notice_t *notice = baton__alloc(1, sizeof *notice);
     if (notice != NULL) {
-        *notice = (baton__notice_t){*list, channel, *header, peer};
+        *notice = (baton__notice_t){
+            .next = *list, .channel = channel, .header = *header, .peer = peer};
         *list = notice;
     }
     return notice != NULL;
