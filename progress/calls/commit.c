@@ -173,10 +173,12 @@ static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
     const baton_group_t *group = schedule->group;
     const baton__plan_t *plan = &schedule->plan;
     for (uint32_t i = 0; i < peers && !plan->shared; i++) {
+        const uint32_t *from = plan->message_counts[i][0];
+        const uint32_t *to = plan->message_counts[i][1];
         *status =
             group->transport->reserve(group->endpoint, (int)plan->peers[i],
-                                      sign * (int64_t)plan->peer_sends[i],
-                                      sign * (int64_t)plan->peer_receives[i]);
+                                      sign * ((int64_t)to[0] + to[1]),
+                                      sign * ((int64_t)from[0] + from[1]));
         if (*status != BATON_OK) {
             return i;
         }
