@@ -37,9 +37,6 @@ typedef struct baton__buffer {
     uint32_t space;
     /* The offset of this buffer in its space. */
     size_t base;
-    /* While commit decides where scratch is: another buffer that must get the
-       same kind of memory, or this buffer itself. */
-    uint32_t joined;
     /* While commit decides where scratch is: a reduce or a copy uses the
        buffer. */
     bool computed;
