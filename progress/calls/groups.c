@@ -659,6 +659,7 @@ static void close_root(baton_group_t *root, uint64_t until_ns)
     if (!baton__member_of(root)->parts) {
         begin_to_part(root);
     }
+    engine->driver->leave(engine);
     waits = baton__group_wait(root, baton__group_is_recovered,
                               waits ? baton__left_ms(until_ns) : 0,
                               false) == BATON_OK &&

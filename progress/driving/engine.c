@@ -792,23 +792,6 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
-/* Releases the driver lock for a caller that took it by `enter` and will now
-   wait. The caller leads at once, so no thread need be woken, unless another
-   thread leads and may be asleep. The transports are armed all the same: disarm
-   alone does not end an earlier arm for notices (see doorbell.c), so peers
-   would go on sending wake-ups while this thread polls. */
-static void leave_to_lead(const waiter_t *waiter)
-{
-    baton_engine_t *engine = waiter->engine;
-    if (is_true(waiter) ||
-        atomic_load_explicit(&engine->leading, memory_order_seq_cst)) {
-        stop_driving(engine, true);
-    } else {
-        (void)progress_engine_arm(engine, false);
-        progress_engine_unlock(engine);
-    }
-}
-
 /* Returns how many ms before its timeout a wait asks its peers what they wait
    for; 0: it does not ask. */
 static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
@@ -830,10 +813,8 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
                        .deadline_ns = baton__deadline(timeout_ms),
                        .slept_at = UINT64_MAX};
     const uint64_t deadline_ns = waiter.deadline_ns;
+    assert(!progress_engine_is_inside(engine));
     waiter.deadline_ns -= (uint64_t)inquire_ms(schedule, timeout_ms) * 1000000u;
-    if (progress_engine_is_inside(engine)) {
-        leave_to_lead(&waiter);
-    }
     while (!is_true(&waiter)) {
         uint32_t reigns =
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
