@@ -164,11 +164,11 @@ static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
     stepper->runnable_tail = task;
 }
 
-/* Bits: the notices that are due to a peer of a schedule. */
+/* Bits: the notices that are due to a peer of a schedule, by their kinds. */
 enum {
-    BATON__TELL_HELLO = 1,   /* this rank has committed the schedule */
-    BATON__TELL_WELCOME = 2, /* the reply to the peer's HELLO */
-    BATON__TELL_FAILURE = 4  /* how the schedule failed here */
+    BATON__TELL_HELLO = 1 << BATON__MESSAGE_HELLO,
+    BATON__TELL_WELCOME = 1 << BATON__MESSAGE_WELCOME,
+    BATON__TELL_FAILURE = 1 << BATON__MESSAGE_FAILURE
 };
 
 static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
