@@ -72,13 +72,13 @@ static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
         }
     }
     qsort(peers, count, sizeof *peers, compare_peers);
-    uint32_t kept = 0;
+    uint32_t distinct = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (kept == 0 || peers[kept - 1] != peers[i]) {
-            peers[kept++] = peers[i];
+        if (distinct == 0 || peers[distinct - 1] != peers[i]) {
+            peers[distinct++] = peers[i];
         }
     }
-    *count_out = kept;
+    *count_out = distinct;
     return peers;
 }
 
@@ -418,7 +418,7 @@ void baton__plan_destroy(baton_schedule_t *schedule)
         if (schedule->group->sharing != NULL) {
             baton__free(schedule->run.early);
         }
-        if (!schedule->plan.kept) {
+        if (!schedule->plan.is_model) {
             baton__free(schedule->plan.memory);
         }
         schedule->addresses = NULL;
@@ -563,7 +563,7 @@ baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out)
     plan->rank = schedule->group->rank;
     plan->flip = (uint32_t)(model->rank ^ plan->rank);
     plan->shared = true;
-    plan->kept = false;
+    plan->is_model = false;
     size_t bytes = lay_out_run(schedule, NULL, 0);
     char *memory = baton__alloc(bytes, 1);
     if (memory == NULL) {

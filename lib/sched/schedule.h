@@ -158,10 +158,10 @@ void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
 /* Returns the schedule's terms from the `from`-th on. If there are remarks
-   before that term, and they fit into `room` bytes together with it, the text
+   before that term, and they fit into `size` bytes together with it, the text
    begins with the remarks. */
 const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
-                              size_t room);
+                              size_t size);
 
 /* Compares the schedule's terms, from the `from`-th on, with another rank's.
    `is_cut` is true if the text of the other rank's terms is cut off at its end.
@@ -170,10 +170,10 @@ const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut);
 
-/* Grows the array whose pointer is at `items` to `room` elements. If there is
-   no memory, returns false, and the schedule keeps the error. */
+/* Grows the array whose pointer is at `items` to `capacity` elements. If there
+   is no memory, returns false, and the schedule keeps the error. */
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
-                       uint32_t room, size_t size);
+                       uint32_t capacity, size_t size);
 
 /* What commit notes of a receive: the reduce that may read its message in place
    (loans.h); and of a send: whether its data comes from a reduce. */

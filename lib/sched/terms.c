@@ -89,7 +89,7 @@ static size_t find_difference(side_t *ours, side_t *theirs)
 }
 
 const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
-                              size_t room)
+                              size_t size)
 {
     side_t side = {schedule->terms != NULL ? schedule->terms : "", NULL, 0};
     for (; from > 0; from--) {
@@ -98,7 +98,7 @@ const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
     }
     const char *begin = side.terms;
     skip_remarks(&side, from);
-    return (size_t)(side.terms - begin) + term_length(side.terms) < room
+    return (size_t)(side.terms - begin) + term_length(side.terms) < size
                ? begin
                : side.terms;
 }

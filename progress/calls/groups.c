@@ -17,14 +17,14 @@
 
 /* The number of records that a group allocates when it is created: for
    `answers` and for `hellos` (member.h). */
-enum { KEPT = 32 };
+enum { SPARE_RECORDS = 32 };
 
 /* A member, with its transports and the watch of its endpoint's descriptors
    (event_loop.h). A simulator's members have neither. */
 typedef struct watched_group {
     baton__member_t member;
     baton__watch_t *watch;
-    baton_transport_t given; /* a copy of the caller's table */
+    baton_transport_t callers_transport; /* a copy of the caller's table */
     /* The transport in use: the given one, or one around it that can also carry
        messages of device memory. */
     baton_transport_t transport;
@@ -84,11 +84,11 @@ static void free_group(watched_group_t *watched)
     baton__free_later(watched);
 }
 
-static baton_status_t read_transport(const baton_transport_t *given,
+static baton_status_t read_transport(const baton_transport_t *from,
                                      baton_transport_t *out)
 {
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "group: transport", "BATON_TRANSPORT");
+        out, sizeof *out, from, "group: transport", "BATON_TRANSPORT");
     if (status != BATON_OK) {
         return status;
     }
@@ -120,12 +120,13 @@ static baton_status_t enclose(const baton__device_t *device,
                               watched_group_t *watched, void **endpoint,
                               int rank, int size)
 {
-    const baton_transport_t *around = &watched->given;
+    const baton_transport_t *around = &watched->callers_transport;
     baton_status_t status =
-        device == NULL ? BATON_OK
-                       : baton__staged_open(&watched->given, *endpoint, rank,
-                                            size, &device->port, device->device,
-                                            &around, endpoint);
+        device == NULL
+            ? BATON_OK
+            : baton__staged_open(&watched->callers_transport, *endpoint, rank,
+                                 size, &device->port, device->device, &around,
+                                 endpoint);
     watched->transport = *around;
     return status;
 }
@@ -140,15 +141,14 @@ static void disclose(const watched_group_t *watched)
 
 static bool reserve_notices(baton__member_t *member)
 {
-    baton__notice_t *kept = NULL;
-    for (int i = 0; i < KEPT; i++) {
-        kept = baton__alloc(1, sizeof *kept);
-        if (kept == NULL) {
+    for (int i = 0; i < SPARE_RECORDS; i++) {
+        baton__notice_t *record = baton__alloc(1, sizeof *record);
+        if (record == NULL) {
             return false;
         }
-        baton__member_give_notice(member, kept);
+        baton__member_give_notice(member, record);
     }
-    return baton__table_reserve(&member->hellos, KEPT);
+    return baton__table_reserve(&member->hellos, SPARE_RECORDS);
 }
 
 /* Allocates the memory that a group needs to run. A subset shares the buffer
@@ -185,7 +185,8 @@ groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
     if (watched == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    baton_status_t status = read_transport(transport, &watched->given);
+    baton_status_t status =
+        read_transport(transport, &watched->callers_transport);
     if (status == BATON_OK) {
         status = enclose(parent == NULL ? engine->device : NULL, watched,
                          &endpoint, rank, size);
@@ -281,7 +282,7 @@ baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
         rank++;
     }
     engine->driver->enter(engine);
-    bool room = baton__table_reserve(&root->channels, 1);
+    bool reserved = baton__table_reserve(&root->channels, 1);
     bool taken = baton__table_find(&root->channels, channel) != NULL;
     engine->driver->leave(engine);
     if (taken) {
@@ -289,7 +290,7 @@ baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
                             "group: another group has the same hash of its "
                             "name and ranks: choose another name");
     }
-    if (!room) {
+    if (!reserved) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     baton_status_t status =

@@ -529,14 +529,14 @@ typedef struct waiter {
     /* The schedule's progress_count when this wait for a long epoch last had to
        sleep. */
     uint64_t slept_at;
-    baton_status_t turned; /* the status that the turn function returned */
+    baton_status_t turn_status; /* the status that the turn function returned */
 } waiter_t;
 
 /* True if the wait is over: its condition is true, its turn function has
    failed, or an interrupt ends it. */
 static bool is_true(const waiter_t *waiter)
 {
-    return waiter->turned != BATON_OK ||
+    return waiter->turn_status != BATON_OK ||
            waiter->wait->condition(waiter->wait->arg) ||
            baton__engine_interrupts(waiter->engine, waiter->heeded);
 }
@@ -545,7 +545,7 @@ static void call_turn(waiter_t *waiter)
 {
     const baton__wait_t *wait = waiter->wait;
     if (wait->turn != NULL && !is_true(waiter)) {
-        waiter->turned = wait->turn(wait->turn_arg);
+        waiter->turn_status = wait->turn(wait->turn_arg);
     }
 }
 
@@ -841,11 +841,11 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
             call_turn(&waiter);
         }
     }
-    return waiter.turned == BATON_OK &&
+    return waiter.turn_status == BATON_OK &&
                    baton__engine_interrupts(engine, waiter.heeded) &&
                    !wait->condition(wait->arg)
                ? baton__engine_heed(engine)
-               : waiter.turned;
+               : waiter.turn_status;
 }
 
 /* ---- interrupts --------------------------------------------------------- */
@@ -1352,14 +1352,14 @@ static void init_stepper(baton__stepper_t *stepper)
 /* Reads all settings of an engine: its options, and the variables, of which
    some are defaults of options. */
 static baton_status_t read_settings(baton_engine_t *engine,
-                                    const baton_engine_options_t *given,
+                                    const baton_engine_options_t *options,
                                     const char **placement_out)
 {
     static const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
     baton_engine_options_t of;
-    baton_status_t status =
-        baton__options_read(&of, sizeof of, given != NULL ? given : &defaults,
-                            "engine options", "BATON_ENGINE_OPTIONS");
+    baton_status_t status = baton__options_read(
+        &of, sizeof of, options != NULL ? options : &defaults, "engine options",
+        "BATON_ENGINE_OPTIONS");
     status = status == BATON_OK ? baton__config_check() : status;
     if (status != BATON_OK) {
         return status;
@@ -1392,7 +1392,7 @@ static baton_status_t read_settings(baton_engine_t *engine,
                         (int)of.progress);
 }
 
-baton_status_t baton__engine_open(const baton_engine_options_t *given,
+baton_status_t baton__engine_open(const baton_engine_options_t *options,
                                   const baton__verification_t *verification,
                                   baton_engine_t **out)
 {
@@ -1408,7 +1408,7 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
     engine->verification = verification;
     init_stepper(&engine->stepper);
     const char *placement;
-    baton_status_t status = read_settings(engine, given, &placement);
+    baton_status_t status = read_settings(engine, options, &placement);
     if (status == BATON_OK) {
         status = baton__event_loop_open(&engine->event_loop);
     }

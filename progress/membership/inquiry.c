@@ -8,8 +8,8 @@
 
 /* Every rank whose epoch stalls asks the REPORTERS lowest ranks, even if it
    does not wait for them, to learn which rank reports the stall; see inquiry.h.
-   ASKED_ROOM is the most ranks that a rank asks. */
-enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
+   ASKED_CAPACITY is the most ranks that a rank asks. */
+enum { REPORTERS = 2, ASKED_CAPACITY = BATON__ASKED_MOST + REPORTERS };
 
 /* A rank that an inquiry asks, and the answer of that rank. */
 typedef struct asked {
@@ -30,7 +30,7 @@ typedef struct baton__inquiry {
     uint64_t progress; /* the schedule's progress when the inquiry began */
     bool moves;        /* a rank has made progress between its two answers */
     uint32_t count;
-    asked_t ranks[ASKED_ROOM + 1]; /* sorted by rank */
+    asked_t ranks[ASKED_CAPACITY + 1]; /* sorted by rank */
 } baton__inquiry_t;
 
 /* ---- the answer ------------------------------------------------------- */
@@ -157,7 +157,7 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
         at->awaited |= awaited;
         return;
     }
-    if (rank < 0 || rank >= group->size || inquiry->count == ASKED_ROOM) {
+    if (rank < 0 || rank >= group->size || inquiry->count == ASKED_CAPACITY) {
         return;
     }
     memmove(at + 1, at, after * sizeof *at);

@@ -393,7 +393,7 @@ static bool advance_farewell(baton_group_t *group)
 /* Makes a destroyed group dormant after it has sent all notices and farewells
    that it can send for now. A message or a loss rouses the group
    (baton__recovery_rouse). */
-static void rest(baton_group_t *group)
+static void make_dormant_if_waiting(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
     int to;
@@ -430,7 +430,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
         } else if (member->recovery == BATON__RECOVERY_PARTING &&
                    !member->dormant) {
             moved |= advance_farewell(group);
-            rest(group);
+            make_dormant_if_waiting(group);
         }
     }
     for (baton__task_t *t = stepper->tasks; t != NULL && stepper->agreeing > 0;

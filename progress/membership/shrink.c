@@ -338,7 +338,7 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
     return all || counts ? BATON__SHRINK_AGREED : BATON__SHRINK_MINORITY;
 }
 
-static void owe_agreed_view(const baton_group_t *group, exchange_t *exchange)
+static void queue_agreed_view(const baton_group_t *group, exchange_t *exchange)
 {
     group->stepper->recovering += !exchange->due;
     exchange->due = true;
@@ -356,7 +356,7 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
     for (int peer = 0; peer < group->size; peer++) {
         if (!is_lost(view, peer)) {
             if (shrink->settled && peer != group->rank) {
-                owe_agreed_view(group, &shrink->exchanges[peer]);
+                queue_agreed_view(group, &shrink->exchanges[peer]);
             }
         } else if (baton__group_loss(group, peer) == NULL) {
             lose_too(group, peer);
@@ -406,7 +406,7 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
         if ((header.tag & AGREED) == 0 && ((header.tag & ASKS) != 0 || other)) {
-            owe_agreed_view(group, exchange);
+            queue_agreed_view(group, exchange);
         }
         return;
     }

@@ -152,8 +152,8 @@ static void watchdog_report(baton__task_t *task)
     baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton_log_level_t level =
         baton__inquiry_leaves_report(task) ? BATON_LOG_INFO : BATON_LOG_WARN;
-    if (task->told == 0 || task->told > level) {
-        task->told = (uint8_t)level;
+    if (task->logged_level == 0 || task->logged_level > level) {
+        task->logged_level = (uint8_t)level;
         baton__describe_wait(&task->schedule, &text);
         baton__log(level, "%s", text.data);
     }
@@ -244,13 +244,13 @@ void baton__watchdog_look(baton__stepper_t *stepper)
         }
         if (s->run.phase != BATON__RUN_RUNNING ||
             progress != t->seen_progress ||
-            (t->inquiries == ROUNDS && t->told != BATON_LOG_WARN &&
+            (t->inquiries == ROUNDS && t->logged_level != BATON_LOG_WARN &&
              baton__inquiry_saw_progress(t))) {
             t->seen_progress = progress;
             t->seen_at_ns = now;
             t->asks_at_ns = now + stall_ns;
             t->inquiries = 0;
-            t->told = 0;
+            t->logged_level = 0;
         } else if (t->inquiries == ROUNDS) {
             t->inquiries--;
             /* If the answers are older than that, this rank was stopped
@@ -261,13 +261,13 @@ void baton__watchdog_look(baton__stepper_t *stepper)
                 /* A rank that has warned asks again twice in each stall period
                    (inquiry.h). Any other rank asks ever less often, so that
                    each of many stalled schedules gets its turn. */
-                t->asks_at_ns += t->told == BATON_LOG_WARN
+                t->asks_at_ns += t->logged_level == BATON_LOG_WARN
                                      ? stall_ns / 2
                                      : stall_ns + (now - t->seen_at_ns);
             }
         } else if (now >= t->asks_at_ns &&
-                   (asks || t->told == BATON_LOG_WARN)) {
-            asks &= t->told == BATON_LOG_WARN;
+                   (asks || t->logged_level == BATON_LOG_WARN)) {
+            asks &= t->logged_level == BATON_LOG_WARN;
             t->inquiries++;
             t->asks_at_ns = now;
             baton__notice_inquire(t);
