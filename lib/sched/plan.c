@@ -551,11 +551,10 @@ static void flip_peers(baton__plan_t *plan, const uint32_t *peers)
     qsort(plan->peers, plan->peer_count, sizeof *peers, compare_peers);
 }
 
-baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out)
+baton_status_t baton__plan_adopt(baton_schedule_t *schedule)
 {
     const baton__plan_t *model = baton__sharing_find(schedule);
     baton__plan_t *plan = &schedule->plan;
-    *adopted_out = model != NULL;
     if (model == NULL) {
         return BATON_OK;
     }

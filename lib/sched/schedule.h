@@ -228,8 +228,8 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order);
 /* Called before the graph is checked. If the group's ranks share plans, and one
    of the shared plans was made of a graph like this one, gives the schedule
-   that plan. */
-baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out);
+   that plan. Then plan.shared is true. */
+baton_status_t baton__plan_adopt(baton_schedule_t *schedule);
 void baton__plan_destroy(baton_schedule_t *schedule);
 /* Frees all memory of the schedule except the struct itself, which is marked as
    destroyed. */

@@ -4,7 +4,7 @@
    they are neither compared nor counted. Each term or remark ends with ", ".
    All terms are hashed, without the remarks. The first TEXT_MOST bytes of the
    text are stored, so that a difference can be named. A notice to a peer has
-   room only for a part of the terms. Groups whose messages carry no data
+   space only for a part of the terms. Groups whose messages carry no data
    (cost-only simulations) compare no terms. */
 #include "sched/schedule.h"
 

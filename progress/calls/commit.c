@@ -325,10 +325,9 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
                             schedule->name);
     }
     baton__order_t order = {0};
-    bool adopted;
     lay_out_annex(baton__task_of(schedule));
-    baton_status_t status = baton__plan_adopt(schedule, &adopted);
-    if (status == BATON_OK && !adopted) {
+    baton_status_t status = baton__plan_adopt(schedule);
+    if (status == BATON_OK && !schedule->plan.shared) {
         status = check_graph(schedule, &order);
     }
     if (status == BATON_OK) {

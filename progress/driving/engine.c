@@ -450,7 +450,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !progress_engine_hand_over(engine, soon);
         } else {
-            /* Notices are sent only to peers that had room: many may be due to
+            /* Notices are sent only to peers that had space: many may be due to
                a peer that takes none. */
             (void)baton__notice_send(&engine->stepper, false);
             baton__stepper_flush(&engine->stepper);

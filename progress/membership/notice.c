@@ -8,8 +8,8 @@ static baton_status_t send_answer(baton_group_t *group,
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
-        /* The peer may have left; then there will never be room for a notice to
-           it. */
+        /* The peer may have left; then there will never be space for a notice
+           to it. */
         return BATON_ERR_TRANSPORT;
     }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
@@ -44,7 +44,7 @@ static baton_status_t send_answer(baton_group_t *group,
 /* Sends the notices about one schedule that are due to one peer. If the notice
    is a failure because of a recovery, also sends further such failures from the
    queue. Returns the number of queue entries that are done; 0 if there is no
-   room. Another error of notify means that the peer is lost, which the
+   space. Another error of notify means that the peer is lost, which the
    transport reports. */
 static uint32_t notice_tell(baton__peer_notice_t *due)
 {
@@ -109,7 +109,7 @@ static void drop_empty(baton__stepper_t *stepper)
     }
 }
 
-/* Sends the notices of one queue, as many as the transport has room for.
+/* Sends the notices of one queue, as many as the transport has space for.
    Returns true if a notice was sent. */
 static bool send_queue(baton__peer_queue_t *queue)
 {

@@ -343,7 +343,7 @@ void baton__recovery_part(baton_group_t *group)
 }
 
 /* Reports to all living ranks, which may wait for this one, that this rank
-   leaves alone, and which rank it has lost first. Ranks without room for the
+   leaves alone, and which rank it has lost first. Ranks without space for the
    notice are not told. */
 static void tell_left(const baton_group_t *group)
 {
@@ -505,7 +505,7 @@ int baton__recovery_awaits(const baton_group_t *group)
         waits = &member->agreements[parity];
     } else if (member->recovery == BATON__RECOVERY_PARTING) {
         /* A peer for which notices are queued may have left alone after a loss,
-           without room for a notice that says so. */
+           without space for a notice that says so. */
         if (member->answer_count + member->leaving > 0) {
             return baton__notice_awaits(group);
         }

@@ -431,8 +431,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
 
 /* ---- sending ----------------------------------------------------------- */
 
-/* Sends a view. Returns false if the peer has no room. Another error means that
-   the peer is lost. */
+/* Sends a view. Returns false if the peer has no space. Another error means
+   that the peer is lost. */
 static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                       uint32_t tag, const view_t *view)
 {

@@ -74,7 +74,7 @@ typedef struct baton__stepper {
        0: that record must read the clock. See traced.h. */
     uint64_t traced_ns;
     /* A recovery or shrink must be advanced again without any event: a peer had
-       no room for a notice, a baton_recover_fn is to be called again, or a
+       no space for a notice, a baton_recover_fn is to be called again, or a
        shrink waits for proof that lost processes have ended. */
     bool must_retry;
     /* True while this thread may not run a call node that may take long,
