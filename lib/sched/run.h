@@ -61,8 +61,8 @@ typedef struct baton__plan {
     /* The plan was made for another rank: only `peers` and the arrays of the
        run are in `memory`. */
     bool shared;
-    /* The plan is a model (share.h), which other ranks use, so `memory` outlives
-       the schedule. */
+    /* The plan is a model (share.h), which other ranks use, so `memory`
+       outlives the schedule. */
     bool is_model;
     uint32_t *roots; /* nodes that fire when an epoch begins */
     uint32_t *on_starts;

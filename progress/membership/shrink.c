@@ -55,7 +55,7 @@ struct baton__shrink {
     /* From this time on the rank agrees on `view` even if its side is then the
        minority of a partition; 0: not set. */
     uint64_t minority_ns;
-    bool settled; /* `view` is a view on which another rank has agreed */
+    bool adopted; /* `view` is a view on which another rank has agreed */
     view_t view, agreed;
     exchange_t exchanges[];
 };
@@ -278,7 +278,7 @@ baton_status_t baton__shrink_begin(baton_group_t *group)
     shrink->view = (view_t){{0}};
     shrink->known = 0;
     shrink->minority_ns = 0;
-    shrink->settled = false;
+    shrink->adopted = false;
     set_state(shrink, BATON__SHRINK_ASKING);
     group->stepper->recovering++;
     return BATON_OK;
@@ -355,7 +355,7 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
     shrink->agreed_number = shrink->number;
     for (int peer = 0; peer < group->size; peer++) {
         if (!is_lost(view, peer)) {
-            if (shrink->settled && peer != group->rank) {
+            if (shrink->adopted && peer != group->rank) {
                 queue_agreed_view(group, &shrink->exchanges[peer]);
             }
         } else if (baton__group_loss(group, peer) == NULL) {
@@ -410,13 +410,13 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
         }
         return;
     }
-    if (header.epoch != shrink->number || shrink->settled ||
+    if (header.epoch != shrink->number || shrink->adopted ||
         state_of(shrink) != BATON__SHRINK_ASKING ||
         ((header.tag & AGREED) != 0 && is_lost(&shrink->view, peer))) {
         return;
     }
-    shrink->settled = (header.tag & AGREED) != 0;
-    if (shrink->settled) {
+    shrink->adopted = (header.tag & AGREED) != 0;
+    if (shrink->adopted) {
         shrink->view = (view_t){{0}};
     }
     for (int i = 0; i < VIEW_BYTES; i++) {
@@ -516,7 +516,7 @@ static bool progress_shrink_advance(baton_group_t *group)
         progress_shrink_stay_out(group);
         return true;
     }
-    if (asks && !shrink->settled) {
+    if (asks && !shrink->adopted) {
         look_for_lost(group, shrink);
     }
     if (shrink->known > known) {
@@ -527,7 +527,7 @@ static bool progress_shrink_advance(baton_group_t *group)
         moved |= peer != group->rank && progress_shrink_tell(group, peer);
     }
     if (asks && has_lost_all(group, &shrink->view) &&
-        (shrink->settled ||
+        (shrink->adopted ||
          (baton__shrink_awaits(group, 0) < 0 && !may_prove_ends(group)))) {
         progress_shrink_agree(group, &shrink->view);
         moved = true;
