@@ -104,9 +104,9 @@ static int issue_async(const baton__op_t *op, uint32_t node,
 {
     baton_call_t call = {.owner = context->owner, .node = node};
     baton__async_t *record = &context->asyncs[op->async.ordinal];
-    const baton_async_t async = {
-        record, baton__async_turn(atomic_load_explicit(&record->state,
-                                                       memory_order_relaxed))};
+    const baton_async_t async = {record,
+                                 baton__async_generation(atomic_load_explicit(
+                                     &record->state, memory_order_relaxed))};
     int status = baton__op_outcome(
         op, &call, op->async_ops->start(op->async.argument, &call, async));
     return status == BATON_OK     ? BATON__PENDING

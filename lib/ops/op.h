@@ -192,14 +192,14 @@ enum {
     BATON__ASYNC_BITS = 12
 };
 
-static inline uint64_t baton__async_turn(uint64_t state)
+static inline uint64_t baton__async_generation(uint64_t state)
 {
     return state >> BATON__ASYNC_BITS;
 }
 
-static inline uint64_t baton__async_state(uint64_t turn, int what)
+static inline uint64_t baton__async_state(uint64_t generation, int what)
 {
-    return turn << BATON__ASYNC_BITS | (uint64_t)what;
+    return generation << BATON__ASYNC_BITS | (uint64_t)what;
 }
 
 static inline int baton__async_what(uint64_t state)

@@ -27,12 +27,12 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b)
         return;
     }
     if (schedule->edge_count == schedule->edge_capacity) {
-        uint32_t room = schedule->edge_capacity * 2 + 64;
+        uint32_t capacity = schedule->edge_capacity * 2 + 64;
         if (!baton__graph_grow(schedule, &schedule->edges, schedule->edge_count,
-                               room, sizeof *schedule->edges)) {
+                               capacity, sizeof *schedule->edges)) {
             return;
         }
-        schedule->edge_capacity = room;
+        schedule->edge_capacity = capacity;
     }
     schedule->edges[schedule->edge_count++] = (baton__edge_t){a.index, b.index};
 }

@@ -19,8 +19,8 @@ baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes)
 static char *next_name(void)
 {
     static _Thread_local char names[8][NAME_BYTES];
-    static _Thread_local unsigned turn;
-    return names[turn++ % 8];
+    static _Thread_local unsigned next;
+    return names[next++ % 8];
 }
 
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node)
@@ -72,12 +72,12 @@ void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
 }
 
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
-                       uint32_t room, size_t size)
+                       uint32_t capacity, size_t size)
 {
-    bool grown = baton__extend(items, count, room, size);
+    bool grown = baton__extend(items, count, capacity, size);
     if (!grown) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
-                            "no memory for %u items of the graph", room);
+                            "no memory for %u items of the graph", capacity);
     }
     return grown;
 }
@@ -87,12 +87,12 @@ static bool reserve_node(baton_schedule_t *schedule)
     if (schedule->count + 1 < schedule->capacity) {
         return true;
     }
-    uint32_t room = schedule->capacity * 2 + 64;
+    uint32_t capacity = schedule->capacity * 2 + 64;
     bool grown = baton__graph_grow(schedule, &schedule->ops, schedule->count,
-                                   room, sizeof *schedule->ops) &&
+                                   capacity, sizeof *schedule->ops) &&
                  baton__graph_grow(schedule, &schedule->needs, schedule->count,
-                                   room, sizeof *schedule->needs);
-    schedule->capacity = grown ? room : schedule->capacity;
+                                   capacity, sizeof *schedule->needs);
+    schedule->capacity = grown ? capacity : schedule->capacity;
     return grown;
 }
 
@@ -160,12 +160,12 @@ static baton_buffer_t add_buffer(baton_schedule_t *schedule, const char *adder,
     }
     uint32_t count = schedule->buffer_count;
     if (count == schedule->buffer_capacity) {
-        uint32_t room = count * 2 + 2;
-        if (!baton__graph_grow(schedule, &schedule->buffers, count, room,
+        uint32_t capacity = count * 2 + 2;
+        if (!baton__graph_grow(schedule, &schedule->buffers, count, capacity,
                                sizeof *schedule->buffers)) {
             return none;
         }
-        schedule->buffer_capacity = room;
+        schedule->buffer_capacity = capacity;
     }
     schedule->buffers[count] = buffer;
     return (baton_buffer_t){schedule->buffer_count++};
@@ -346,12 +346,12 @@ baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
        operands does not matter to them. Here their operands are put into the
        order of buffers and offsets, so that ranks whose reductions differ only
        in that order share a plan, too. */
-    bool turns = schedule->group->sharing != NULL && precedes(right, left);
+    bool swaps = schedule->group->sharing != NULL && precedes(right, left);
     bool valid =
         set_reduction(schedule, &record, dtype, op) &&
         set_operand(schedule, &record, BATON__TARGET, target) &&
-        set_operand(schedule, &record, BATON__LEFT, turns ? right : left) &&
-        set_operand(schedule, &record, BATON__RIGHT, turns ? left : right);
+        set_operand(schedule, &record, BATON__LEFT, swaps ? right : left) &&
+        set_operand(schedule, &record, BATON__RIGHT, swaps ? left : right);
     return valid ? graph_add(schedule, record) : no_node;
 }
 
@@ -412,9 +412,12 @@ baton_node_t baton_add_device_call(baton_schedule_t *schedule,
 baton_node_t baton_add_async(baton_schedule_t *schedule,
                              const baton_async_ops_t *ops, void *arg)
 {
-    const char *missing = ops == NULL          ? "functions"
-                          : ops->start == NULL ? "start"
-                                               : NULL;
+    const char *missing = NULL;
+    if (ops == NULL) {
+        missing = "functions";
+    } else if (ops->start == NULL) {
+        missing = "start";
+    }
     return add_function(schedule, __func__,
                         (baton__op_t){.kind = BATON__ASYNC,
                                       .async_ops = ops,

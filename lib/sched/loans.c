@@ -65,9 +65,10 @@ static int compare_loans(const void *a, const void *b)
 {
     const baton__loan_t *left = a;
     const baton__loan_t *right = b;
-    return left->reduce != right->reduce
-               ? (left->reduce < right->reduce ? -1 : 1)
-               : (int)left->operand - (int)right->operand;
+    if (left->reduce != right->reduce) {
+        return left->reduce < right->reduce ? -1 : 1;
+    }
+    return (int)left->operand - (int)right->operand;
 }
 
 uint32_t baton__loans_list(const baton__order_t *order, uint32_t nodes,

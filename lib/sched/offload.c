@@ -37,7 +37,7 @@ static bool create_events(baton_schedule_t *schedule)
 {
     baton__offload_t *offload = schedule->offload;
     bool enough = true;
-    for (uint32_t i = 0; i < schedule->count && offload->events != NULL; i++) {
+    for (uint32_t i = 0; i < schedule->count; i++) {
         if (baton__op_offloaded(&schedule->ops[i])) {
             enough =
                 enough && create_event(offload->device, &offload->events[i]);
@@ -85,24 +85,11 @@ static void list_preds(const baton_schedule_t *schedule,
     offload->first_pred[schedule->count] = count;
 }
 
-static bool has_nodes(const baton_schedule_t *schedule)
-{
-    for (uint32_t node = 0; node < schedule->count; node++) {
-        if (baton__op_offloaded(&schedule->ops[node])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool create_lists(baton_schedule_t *schedule,
                          const baton__order_t *order)
 {
     baton__offload_t *offload = schedule->offload;
     size_t count = schedule->count;
-    if (!has_nodes(schedule)) {
-        return true;
-    }
     offload->after = baton__alloc(count, sizeof *offload->after);
     offload->events = baton__alloc(count, sizeof *offload->events);
     offload->first_pred = baton__alloc(count + 1, sizeof(uint32_t));

@@ -49,8 +49,7 @@ typedef struct baton__offload {
        same, because a peer can begin it. */
     bool waits;
 
-    /* The next four arrays are NULL in a schedule without nodes for the device.
-       The first three are indexed by node. */
+    /* The first three of these arrays are indexed by node. */
     uint32_t *after; /* the next node in the same queue */
     /* The event that is recorded after the node; NULL if the host executes the
        node. */

@@ -12,49 +12,40 @@ static bool place_is_free(const baton__buffer_t *buffer)
     return buffer->scratch && !buffer->placed;
 }
 
-/* Returns the buffer that represents all buffers joined with this one. */
-static uint32_t place_find(baton_schedule_t *schedule, uint32_t buffer)
-{
-    baton__buffer_t *buffers = schedule->buffers;
-    while (buffers[buffer].joined != buffer) {
-        buffers[buffer].joined = buffers[buffers[buffer].joined].joined;
-        buffer = buffers[buffer].joined;
-    }
-    return buffer;
-}
-
-/* Joins the scratch operands of a node, so that they get one kind of memory:
-   device memory if another operand is in device memory. */
-static void place_join(baton_schedule_t *schedule, const baton__op_t *op)
-{
-    baton__buffer_t *buffers = schedule->buffers;
-    uint32_t scratch = UINT32_MAX;
-    bool device = false;
-    for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (!baton__op_uses(op, i)) {
-            continue;
-        }
-        uint32_t buffer = op->buffer[i];
-        if (!place_is_free(&buffers[buffer])) {
-            device |= buffers[buffer].kind == BATON_MEMORY_DEVICE;
-            continue;
-        }
-        uint32_t root = place_find(schedule, buffer);
-        if (scratch != UINT32_MAX && root != scratch) {
-            buffers[root].joined = scratch;
-            device |= buffers[root].kind == BATON_MEMORY_DEVICE;
-        } else {
-            scratch = root;
-        }
-    }
-    if (scratch != UINT32_MAX && device) {
-        buffers[scratch].kind = BATON_MEMORY_DEVICE;
-    }
-}
-
 static bool computes(const baton__op_t *op)
 {
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
+}
+
+/* Returns the index of an operand of the node that is in device memory; -1 if
+   there is none. */
+static int device_operand(const baton_schedule_t *schedule,
+                          const baton__op_t *op)
+{
+    for (int i = 0; i < BATON__OPERANDS; i++) {
+        if (baton__op_uses(op, i) &&
+            schedule->buffers[op->buffer[i]].kind == BATON_MEMORY_DEVICE) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Puts the scratch operands of a node into device memory if another operand is
+   there. Returns true if there were such operands in main memory. */
+static bool place_beside(baton_schedule_t *schedule, const baton__op_t *op)
+{
+    bool device = device_operand(schedule, op) >= 0;
+    bool moved = false;
+    for (int i = 0; i < BATON__OPERANDS && device; i++) {
+        baton__buffer_t *buffer = &schedule->buffers[op->buffer[i]];
+        if (baton__op_uses(op, i) && place_is_free(buffer) &&
+            buffer->kind != BATON_MEMORY_DEVICE) {
+            buffer->kind = BATON_MEMORY_DEVICE;
+            moved = true;
+        }
+    }
+    return moved;
 }
 
 /* Handles scratch that no reduce or copy uses, but only messages, which pass
@@ -83,26 +74,23 @@ static void place_scratch(baton_schedule_t *schedule)
 {
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
-        buffer->joined = i;
         buffer->computed = false;
         if (place_is_free(buffer)) {
             buffer->kind = BATON_MEMORY_HOST;
         }
     }
-    for (uint32_t node = 0; node < schedule->count; node++) {
-        const baton__op_t *op = &schedule->ops[node];
-        if (computes(op)) {
-            place_join(schedule, op);
-            for (int k = 0; k < BATON__OPERANDS; k++) {
+    /* Scratch that has got into device memory may be an operand of earlier
+       nodes, too, so all nodes are visited again. Each round but the last puts
+       at least one more buffer there. */
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t node = 0; node < schedule->count; node++) {
+            const baton__op_t *op = &schedule->ops[node];
+            for (int k = 0; k < BATON__OPERANDS && computes(op); k++) {
                 schedule->buffers[op->buffer[k]].computed |=
                     baton__op_uses(op, k);
             }
-        }
-    }
-    for (uint32_t i = 0; i < schedule->buffer_count; i++) {
-        baton__buffer_t *buffer = &schedule->buffers[i];
-        if (place_is_free(buffer)) {
-            buffer->kind = schedule->buffers[place_find(schedule, i)].kind;
+            moved |= computes(op) && place_beside(schedule, op);
         }
     }
     place_passed_on(schedule);
@@ -163,20 +151,6 @@ static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
             baton_dtype_name(dtype));
     }
     return BATON_OK;
-}
-
-/* Returns the index of an operand of the node that is in device memory; -1 if
-   there is none. */
-static int device_operand(const baton_schedule_t *schedule,
-                          const baton__op_t *op)
-{
-    for (int i = 0; i < BATON__OPERANDS; i++) {
-        if (baton__op_uses(op, i) &&
-            schedule->buffers[op->buffer[i]].kind == BATON_MEMORY_DEVICE) {
-            return i;
-        }
-    }
-    return -1;
 }
 
 static baton_status_t place_node(baton_schedule_t *schedule, uint32_t node)

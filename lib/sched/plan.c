@@ -72,13 +72,13 @@ static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
         }
     }
     qsort(peers, count, sizeof *peers, compare_peers);
-    uint32_t kept = 0;
+    uint32_t distinct = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (kept == 0 || peers[kept - 1] != peers[i]) {
-            peers[kept++] = peers[i];
+        if (distinct == 0 || peers[distinct - 1] != peers[i]) {
+            peers[distinct++] = peers[i];
         }
     }
-    *count_out = kept;
+    *count_out = distinct;
     return peers;
 }
 
@@ -208,8 +208,8 @@ static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
     plan->on_starts = carve(memory, &used, plan->on_start_count, sizeof *needs);
     plan->armed = carve(memory, &used, plan->armed_count, sizeof *needs);
     plan->asyncs = carve(memory, &used, plan->async_count, sizeof *needs);
-    plan->peer_sends = carve(memory, &used, plan->peer_count, sizeof *needs);
-    plan->peer_receives = carve(memory, &used, plan->peer_count, sizeof *needs);
+    plan->message_counts =
+        carve(memory, &used, plan->peer_count, sizeof *plan->message_counts);
     plan->incoming =
         carve(memory, &used, (size_t)plan->incoming_mask + 1, sizeof *needs);
     if (memory != NULL) {
@@ -267,9 +267,11 @@ static void *allocate_buffer(const baton_group_t *group,
             ? group->transport->allocate(group->endpoint, buffer->used)
             : NULL;
     buffer->shared = memory != NULL;
-    return memory != NULL   ? memory
-           : buffer->stored ? baton__alloc(buffer->used, 1)
-                            : baton__alloc_raw(buffer->used);
+    if (memory == NULL) {
+        memory = buffer->stored ? baton__alloc(buffer->used, 1)
+                                : baton__alloc_raw(buffer->used);
+    }
+    return memory;
 }
 
 static baton_status_t allocate_on_device(baton_schedule_t *schedule,
@@ -372,8 +374,8 @@ static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
 
 /* Messages of one kind (with data, or activations) from one rank to another are
    numbered in the order in which they were added, so a message has the same tag
-   at both ends. `counts` has a number for each peer, direction and kind. */
-static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
+   at both ends. */
+static void assign_tags(baton_schedule_t *schedule)
 {
     const baton__plan_t *plan = &schedule->plan;
     uint32_t receives_so_far = 0;
@@ -383,15 +385,11 @@ static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
             continue;
         }
         uint32_t peer = baton__plan_peer(plan, (int)op->peer);
-        uint32_t stream = peer * 4 + (baton__op_sends(op) ? 2 : 0) +
-                          (baton__op_activates(op) ? 1 : 0);
-        op->message.tag = counts[stream]++;
+        op->message.tag = plan->message_counts[peer][baton__op_sends(op)]
+                                              [baton__op_activates(op)]++;
         if (receives(op)) {
-            plan->peer_receives[peer]++;
             op->message.ordinal = receives_so_far++;
             baton__plan_add_receiver(&schedule->plan, i);
-        } else {
-            plan->peer_sends[peer]++;
         }
     }
 }
@@ -420,7 +418,7 @@ void baton__plan_destroy(baton_schedule_t *schedule)
         if (schedule->group->sharing != NULL) {
             baton__free(schedule->run.early);
         }
-        if (!schedule->plan.kept) {
+        if (!schedule->plan.is_model) {
             baton__free(schedule->plan.memory);
         }
         schedule->addresses = NULL;
@@ -514,11 +512,8 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     count_nodes(schedule, order, plan);
     size_t edges = order->first[schedule->count];
     uint32_t *peers = find_peers(schedule, plan->messages, &plan->peer_count);
-    uint32_t *counts =
-        baton__alloc((size_t)plan->peer_count * 4, sizeof *counts);
     size_t bytes = plan_lay_out(schedule, NULL, edges);
-    char *memory =
-        peers == NULL || counts == NULL ? NULL : baton__alloc(bytes, 1);
+    char *memory = peers != NULL ? baton__alloc(bytes, 1) : NULL;
     if (memory != NULL) {
         (void)plan_lay_out(schedule, memory, edges);
         memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
@@ -531,7 +526,7 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     if (status == BATON_OK) {
         fill_lists(schedule, order);
         link_successors(schedule, order);
-        assign_tags(schedule, counts);
+        assign_tags(schedule);
         find_length_limits(schedule);
         mark_posted(schedule, order);
         mark_shared(schedule);
@@ -540,7 +535,6 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
         }
     }
     baton__free(peers);
-    baton__free(counts);
     if (status != BATON_OK) {
         baton__plan_destroy(schedule);
     }
@@ -552,20 +546,15 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
 static void flip_peers(baton__plan_t *plan, const uint32_t *peers)
 {
     for (uint32_t i = 0; i < plan->peer_count; i++) {
-        uint32_t peer = peers[i] ^ plan->flip;
-        uint32_t at = i;
-        for (; at > 0 && plan->peers[at - 1] > peer; at--) {
-            plan->peers[at] = plan->peers[at - 1];
-        }
-        plan->peers[at] = peer;
+        plan->peers[i] = peers[i] ^ plan->flip;
     }
+    qsort(plan->peers, plan->peer_count, sizeof *peers, compare_peers);
 }
 
-baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out)
+baton_status_t baton__plan_adopt(baton_schedule_t *schedule)
 {
     const baton__plan_t *model = baton__sharing_find(schedule);
     baton__plan_t *plan = &schedule->plan;
-    *adopted_out = model != NULL;
     if (model == NULL) {
         return BATON_OK;
     }
@@ -573,7 +562,7 @@ baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out)
     plan->rank = schedule->group->rank;
     plan->flip = (uint32_t)(model->rank ^ plan->rank);
     plan->shared = true;
-    plan->kept = false;
+    plan->is_model = false;
     size_t bytes = lay_out_run(schedule, NULL, 0);
     char *memory = baton__alloc(bytes, 1);
     if (memory == NULL) {

@@ -61,9 +61,9 @@ typedef struct baton__plan {
     /* The plan was made for another rank: only `peers` and the arrays of the
        run are in `memory`. */
     bool shared;
-    /* `memory` is kept after the schedule's end, because other ranks use the
-       plan. */
-    bool kept;
+    /* The plan is a model (share.h), which other ranks use, so `memory`
+       outlives the schedule. */
+    bool is_model;
     uint32_t *roots; /* nodes that fire when an epoch begins */
     uint32_t *on_starts;
     /* The armed receives, which can take a message at any time: a message for
@@ -73,9 +73,10 @@ typedef struct baton__plan {
     uint32_t *asyncs;
     /* the ranks with which this rank exchanges messages, in ascending order */
     uint32_t *peers;
-    /* By index in `peers`: number of messages to the peer, and number of
-       messages from it. Not used if `shared`. */
-    uint32_t *peer_sends, *peer_receives;
+    /* By index in `peers`: the numbers of messages from the peer (0) and to it
+       (1), both of those with data (0) and of activations (1). Not used if
+       `shared`. */
+    uint32_t (*message_counts)[2][2];
     baton__loan_t *loans; /* sorted by the reduces' ids */
     size_t awaited_bytes; /* bytes of the messages that an epoch waits for */
     uint32_t root_count, async_count, peer_count, receive_count;

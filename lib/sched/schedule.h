@@ -37,9 +37,6 @@ typedef struct baton__buffer {
     uint32_t space;
     /* The offset of this buffer in its space. */
     size_t base;
-    /* While commit decides where scratch is: another buffer that must get the
-       same kind of memory, or this buffer itself. */
-    uint32_t joined;
     /* While commit decides where scratch is: a reduce or a copy uses the
        buffer. */
     bool computed;
@@ -161,10 +158,10 @@ void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
 /* Returns the schedule's terms from the `from`-th on. If there are remarks
-   before that term, and they fit into `room` bytes together with it, the text
+   before that term, and they fit into `size` bytes together with it, the text
    begins with the remarks. */
 const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
-                              size_t room);
+                              size_t size);
 
 /* Compares the schedule's terms, from the `from`-th on, with another rank's.
    `is_cut` is true if the text of the other rank's terms is cut off at its end.
@@ -173,10 +170,10 @@ const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut);
 
-/* Grows the array whose pointer is at `items` to `room` elements. If there is
-   no memory, returns false, and the schedule keeps the error. */
+/* Grows the array whose pointer is at `items` to `capacity` elements. If there
+   is no memory, returns false, and the schedule keeps the error. */
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
-                       uint32_t room, size_t size);
+                       uint32_t capacity, size_t size);
 
 /* What commit notes of a receive: the reduce that may read its message in place
    (loans.h); and of a send: whether its data comes from a reduce. */
@@ -231,8 +228,8 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order);
 /* Called before the graph is checked. If the group's ranks share plans, and one
    of the shared plans was made of a graph like this one, gives the schedule
-   that plan. */
-baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out);
+   that plan. Then plan.shared is true. */
+baton_status_t baton__plan_adopt(baton_schedule_t *schedule);
 void baton__plan_destroy(baton_schedule_t *schedule);
 /* Frees all memory of the schedule except the struct itself, which is marked as
    destroyed. */

@@ -69,7 +69,7 @@ bool baton__sharing_keep(baton_schedule_t *schedule)
         plan->async_count > 0 || !has_plain_buffers(schedule)) {
         return false;
     }
-    plan->kept = true;
+    plan->is_model = true;
     sharing->models[sharing->count++] = (baton__model_t){
         .plan = *plan,
         .ops = schedule->built_ops,

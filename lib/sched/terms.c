@@ -4,7 +4,7 @@
    they are neither compared nor counted. Each term or remark ends with ", ".
    All terms are hashed, without the remarks. The first TEXT_MOST bytes of the
    text are stored, so that a difference can be named. A notice to a peer has
-   room only for a part of the terms. Groups whose messages carry no data
+   space only for a part of the terms. Groups whose messages carry no data
    (cost-only simulations) compare no terms. */
 #include "sched/schedule.h"
 
@@ -89,7 +89,7 @@ static size_t find_difference(side_t *ours, side_t *theirs)
 }
 
 const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
-                              size_t room)
+                              size_t size)
 {
     side_t side = {schedule->terms != NULL ? schedule->terms : "", NULL, 0};
     for (; from > 0; from--) {
@@ -98,7 +98,7 @@ const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
     }
     const char *begin = side.terms;
     skip_remarks(&side, from);
-    return (size_t)(side.terms - begin) + term_length(side.terms) < room
+    return (size_t)(side.terms - begin) + term_length(side.terms) < size
                ? begin
                : side.terms;
 }
@@ -118,11 +118,12 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
 static void add_term(baton__text_t *text, int rank, const char *terms)
 {
     int length = (int)strcspn(terms, ",");
-    const char *term = terms[0] == '\0'       ? "nothing"
-                       : terms[length] == ',' ? terms
-                                              : "something else";
-    baton__text_add(text, "rank %d has %.*s", rank,
-                    term == terms ? length : (int)strlen(term), term);
+    if (terms[length] == ',') {
+        baton__text_add(text, "rank %d has %.*s", rank, length, terms);
+    } else {
+        baton__text_add(text, "rank %d has %s", rank,
+                        terms[0] == '\0' ? "nothing" : "something else");
+    }
 }
 
 /* Adds to the text, as help for the reader, up to BEFORE_MOST bytes of the

@@ -36,19 +36,19 @@ static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
             schedule->edges[i].from;
     }
     memset(last_from, 0xff, count * sizeof *last_from);
-    uint32_t kept = 0;
+    uint32_t distinct = 0;
     for (uint32_t to = 0; to < count; to++) {
         uint32_t begin = out->first[to];
-        out->first[to] = kept;
+        out->first[to] = distinct;
         for (uint32_t i = begin; i < out->first[to + 1]; i++) {
             uint32_t from = out->preds[i];
             if (last_from[from] != to) {
                 last_from[from] = to;
-                out->preds[kept++] = from;
+                out->preds[distinct++] = from;
             }
         }
     }
-    out->first[count] = kept;
+    out->first[count] = distinct;
 }
 
 static baton_status_t validate_check_node(const baton_schedule_t *schedule,

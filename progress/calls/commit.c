@@ -173,10 +173,12 @@ static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
     const baton_group_t *group = schedule->group;
     const baton__plan_t *plan = &schedule->plan;
     for (uint32_t i = 0; i < peers && !plan->shared; i++) {
+        const uint32_t *from = plan->message_counts[i][0];
+        const uint32_t *to = plan->message_counts[i][1];
         *status =
             group->transport->reserve(group->endpoint, (int)plan->peers[i],
-                                      sign * (int64_t)plan->peer_sends[i],
-                                      sign * (int64_t)plan->peer_receives[i]);
+                                      sign * ((int64_t)to[0] + to[1]),
+                                      sign * ((int64_t)from[0] + from[1]));
         if (*status != BATON_OK) {
             return i;
         }
@@ -323,10 +325,9 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
                             schedule->name);
     }
     baton__order_t order = {0};
-    bool adopted;
     lay_out_annex(baton__task_of(schedule));
-    baton_status_t status = baton__plan_adopt(schedule, &adopted);
-    if (status == BATON_OK && !adopted) {
+    baton_status_t status = baton__plan_adopt(schedule);
+    if (status == BATON_OK && !schedule->plan.shared) {
         status = check_graph(schedule, &order);
     }
     if (status == BATON_OK) {
@@ -468,15 +469,15 @@ static detached_t detach(baton__task_t *task)
     bool gone = engine->driver->forget != NULL
                     ? task->begun == 0 && task->queued == 0
                     : commit_drain(task, deadline_ns);
+    detached_t detached = DETACHED;
     if (!gone) {
         abandon(task);
+        detached = DETACHED_ABANDONED;
+    } else if (task->due_count > 0 && engine->driver->forget == NULL) {
+        task->leaving = true;
+        baton__member_of(group)->leaving++;
+        detached = DETACHED_LEAVING;
     }
-    task->leaving =
-        gone && task->due_count > 0 && engine->driver->forget == NULL;
-    detached_t detached = !gone           ? DETACHED_ABANDONED
-                          : task->leaving ? DETACHED_LEAVING
-                                          : DETACHED;
-    baton__member_of(group)->leaving += task->leaving;
     baton__notice_record(task, has_failed);
     baton__step_detach(schedule);
     if (gone) {

@@ -111,8 +111,9 @@ baton_status_t baton_schedule_write_dot(const baton_schedule_t *schedule,
         !baton__is_given(path, true, __func__, "path")) {
         return BATON_ERR_INVALID;
     }
-    dot_t dot = {schedule, baton__alloc(schedule->count, sizeof(uint32_t)), -1,
-                 false};
+    dot_t dot = {.schedule = schedule,
+                 .incoming = baton__alloc(schedule->count, sizeof(uint32_t)),
+                 .file = -1};
     if (dot.incoming == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory to draw \"%s\", which has %u nodes",

@@ -531,9 +531,10 @@ static uint64_t note_wait(baton__task_t *task)
     atomic_store_explicit(&task->started_ns, 0, memory_order_relaxed);
     const uint64_t now_ns = baton__clock_ns();
     uint64_t ns = now_ns - started_ns;
-    uint8_t next = ns < AT_ONCE_NS ? BATON__NEXT_WAIT
-                   : ns < SOON_NS  ? BATON__NEXT_WAIT_SOON
-                                   : BATON__NEXT_WAIT_LATE;
+    uint8_t next = BATON__NEXT_WAIT_LATE;
+    if (ns < SOON_NS) {
+        next = ns < AT_ONCE_NS ? BATON__NEXT_WAIT : BATON__NEXT_WAIT_SOON;
+    }
     if (next != atomic_load_explicit(&task->expected, memory_order_relaxed)) {
         atomic_store_explicit(&task->expected, next, memory_order_relaxed);
     }
@@ -576,9 +577,11 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                                 .turn = turn,
                                 .turn_arg = turn_arg};
     status = engine->driver->wait(engine, &wait);
-    status = status == BATON_OK            ? epochs_outcome_of(&awaited)
-             : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
-                                           : status;
+    if (status == BATON_OK) {
+        status = epochs_outcome_of(&awaited);
+    } else if (status == BATON_ERR_TIMEOUT) {
+        status = timed_out(schedule, timeout_ms);
+    }
     BATON__TRACED(wait, task, awaited.epoch, began_ns, status);
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
        may be freed. */

@@ -141,9 +141,11 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
     engine->driver->leave(engine);
     baton_status_t status =
         baton__group_wait(group, baton__group_is_recovered, timeout_ms, true);
-    return status == BATON_OK            ? recovered(group)
-           : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
-                                         : status;
+    if (status == BATON_OK) {
+        return recovered(group);
+    }
+    return status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
+                                       : status;
 }
 
 /* ---- survivors ---------------------------------------------------------- */
@@ -161,10 +163,12 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
     engine->driver->enter(engine);
     baton__shrinking_t state = baton__shrink_state(group);
     int count = 0;
-    int rank =
-        state == BATON__SHRINK_MINORITY ? baton__shrink_unreached(group, &count)
-        : state == BATON__SHRINK_EXCLUDED ? -1
-                                          : baton__shrink_awaits(group, 0);
+    int rank = -1;
+    if (state == BATON__SHRINK_MINORITY) {
+        rank = baton__shrink_unreached(group, &count);
+    } else if (state != BATON__SHRINK_EXCLUDED) {
+        rank = baton__shrink_awaits(group, 0);
+    }
     const baton__loss_t first = baton__member_of(group)->first;
     const char *why = first.peer == rank ? first.detail : NULL;
     engine->driver->leave(engine);

@@ -17,14 +17,14 @@
 
 /* The number of records that a group allocates when it is created: for
    `answers` and for `hellos` (member.h). */
-enum { KEPT = 32 };
+enum { SPARE_RECORDS = 32 };
 
 /* A member, with its transports and the watch of its endpoint's descriptors
    (event_loop.h). A simulator's members have neither. */
 typedef struct watched_group {
     baton__member_t member;
     baton__watch_t *watch;
-    baton_transport_t given; /* a copy of the caller's table */
+    baton_transport_t callers_transport; /* a copy of the caller's table */
     /* The transport in use: the given one, or one around it that can also carry
        messages of device memory. */
     baton_transport_t transport;
@@ -84,11 +84,11 @@ static void free_group(watched_group_t *watched)
     baton__free_later(watched);
 }
 
-static baton_status_t read_transport(const baton_transport_t *given,
+static baton_status_t read_transport(const baton_transport_t *from,
                                      baton_transport_t *out)
 {
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "group: transport", "BATON_TRANSPORT");
+        out, sizeof *out, from, "group: transport", "BATON_TRANSPORT");
     if (status != BATON_OK) {
         return status;
     }
@@ -116,16 +116,18 @@ static baton_status_t read_transport(const baton_transport_t *given,
    another transport around the given one: this transport copies messages of
    device memory through main memory. disclose undoes that, so that the given
    endpoint is the caller's again. */
-static baton_status_t enclose(const baton__device_t *device,
-                              watched_group_t *watched, void **endpoint,
-                              int rank, int size)
+static baton_status_t enclose(watched_group_t *watched)
 {
-    const baton_transport_t *around = &watched->given;
-    baton_status_t status =
-        device == NULL ? BATON_OK
-                       : baton__staged_open(&watched->given, *endpoint, rank,
-                                            size, &device->port, device->device,
-                                            &around, endpoint);
+    baton_group_t *group = &watched->member.group;
+    const baton__device_t *device = group->device;
+    const baton_transport_t *around = &watched->callers_transport;
+    baton_status_t status = BATON_OK;
+    if (device != NULL && group->root == NULL) {
+        status =
+            baton__staged_open(&watched->callers_transport, group->endpoint,
+                               group->rank, group->size, &device->port,
+                               device->device, &around, &group->endpoint);
+    }
     watched->transport = *around;
     return status;
 }
@@ -140,15 +142,14 @@ static void disclose(const watched_group_t *watched)
 
 static bool reserve_notices(baton__member_t *member)
 {
-    baton__notice_t *kept = NULL;
-    for (int i = 0; i < KEPT; i++) {
-        kept = baton__alloc(1, sizeof *kept);
-        if (kept == NULL) {
+    for (int i = 0; i < SPARE_RECORDS; i++) {
+        baton__notice_t *record = baton__alloc(1, sizeof *record);
+        if (record == NULL) {
             return false;
         }
-        baton__member_give_notice(member, kept);
+        baton__member_give_notice(member, record);
     }
-    return baton__table_reserve(&member->hellos, KEPT);
+    return baton__table_reserve(&member->hellos, SPARE_RECORDS);
 }
 
 /* Allocates the memory that a group needs to run. A subset shares the buffer
@@ -158,9 +159,11 @@ static baton_status_t groups_reserve(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
     bool reads = group->transport->read != NULL;
-    group->parts = group->root != NULL ? group->root->parts
-                   : reads ? baton__alloc(BATON__OPERANDS, BATON__PART_BYTES)
-                           : NULL;
+    if (group->root != NULL) {
+        group->parts = group->root->parts;
+    } else if (reads) {
+        group->parts = baton__alloc(BATON__OPERANDS, BATON__PART_BYTES);
+    }
     member->queues = baton__alloc((size_t)group->size, sizeof *member->queues);
     return member->queues != NULL && (group->parts != NULL || !reads) &&
                    (group->root != NULL || reserve_notices(member)) &&
@@ -169,72 +172,74 @@ static baton_status_t groups_reserve(baton_group_t *group)
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }
 
-/* Creates a group. A group that is made of another has a channel of its own,
-   and the root's endpoint copies its messages of device memory through main
-   memory. */
-static baton_status_t
-groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
-              bool survive, const baton_transport_t *transport, void *endpoint,
-              int rank, int size, baton_group_t **out)
+/* Gives the group what it needs to run, adds it to its engine, and makes its
+   verifier. */
+static baton_status_t groups_open(watched_group_t *watched)
 {
-    baton_group_t *root =
-        parent != NULL && parent->root != NULL ? parent->root : parent;
+    baton_group_t *group = &watched->member.group;
+    baton_engine_t *engine = group->engine;
+    const baton__watched_t descriptors = {.name = watched->transport.name,
+                                          .object = group->endpoint,
+                                          .descriptor =
+                                              watched->transport.descriptor,
+                                          .drain = watched->transport.drain};
+    baton_status_t status = groups_reserve(group);
+    if (status == BATON_OK && group->root == NULL) {
+        status = baton__event_loop_watch(engine->event_loop, &descriptors,
+                                         &watched->watch);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    link_group(group);
+    if (engine->verification != NULL &&
+        (watched->transport.verify ||
+         baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
+        status = engine->verification->create(group, &watched->member.verifier);
+    }
+    if (status != BATON_OK) {
+        engine->driver->enter(engine);
+        unlink_group(group);
+        engine->driver->leave(engine);
+    }
+    return status;
+}
+
+/* Creates a group. `model` has its engine, its endpoint, its rank and its size.
+   In a group that is made of another, it also has the root, whose endpoint
+   copies the group's messages of device memory through main memory, and a
+   channel. `parent` is the member of the group of whose survivors this group
+   consists, or NULL. */
+static baton_status_t groups_create(const baton_group_t *model,
+                                    baton__member_t *parent,
+                                    const baton_transport_t *transport,
+                                    baton_group_t **out)
+{
     watched_group_t *watched = baton__alloc(1, sizeof *watched);
     if (watched == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    baton_status_t status = read_transport(transport, &watched->given);
+    watched->member = (baton__member_t){.magic = BATON__MEMBER_MAGIC,
+                                        .parent = parent,
+                                        .introduces = true,
+                                        .unknown_peer = -1,
+                                        .unknown_name = watched->unknown_name,
+                                        .group = *model};
+    baton_group_t *group = &watched->member.group;
+    group->stepper = &group->engine->stepper;
+    group->kinds = baton__kinds;
+    group->device = group->engine->device;
+    group->transport = &watched->transport;
+    baton_status_t status =
+        read_transport(transport, &watched->callers_transport);
     if (status == BATON_OK) {
-        status = enclose(parent == NULL ? engine->device : NULL, watched,
-                         &endpoint, rank, size);
+        status = enclose(watched);
     }
     if (status != BATON_OK) {
         baton__free(watched);
         return status;
     }
-    baton_group_t *group = &watched->member.group;
-    watched->member = (baton__member_t){
-        .magic = BATON__MEMBER_MAGIC,
-        .parent = survive ? baton__member_of(parent) : NULL,
-        .introduces = true,
-        .unknown_peer = -1,
-        .unknown_name = watched->unknown_name,
-        .group = {.engine = engine,
-                  .stepper = &engine->stepper,
-                  .kinds = baton__kinds,
-                  .device = engine->device,
-                  .transport = &watched->transport,
-                  .endpoint = endpoint,
-                  .root = root,
-                  .collective =
-                      root != NULL && baton__group_is_collective(root),
-                  .channel = channel,
-                  .rank = rank,
-                  .size = size}};
-    const baton__watched_t descriptors = {.name = watched->transport.name,
-                                          .object = endpoint,
-                                          .descriptor =
-                                              watched->transport.descriptor,
-                                          .drain = watched->transport.drain};
-    status = groups_reserve(group);
-    if (status == BATON_OK && root == NULL) {
-        status = baton__event_loop_watch(engine->event_loop, &descriptors,
-                                         &watched->watch);
-    }
-    const bool complete = status == BATON_OK;
-    if (complete) {
-        link_group(group);
-    }
-    if (complete && engine->verification != NULL &&
-        (watched->transport.verify ||
-         baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
-        status = engine->verification->create(group, &watched->member.verifier);
-    }
-    if (complete && status != BATON_OK) {
-        engine->driver->enter(engine);
-        unlink_group(group);
-        engine->driver->leave(engine);
-    }
+    status = groups_open(watched);
     if (status != BATON_OK) {
         baton__event_loop_unwatch(watched->watch);
         disclose(watched);
@@ -261,8 +266,9 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                             "group: rank is %d; allowed: 0 to %d", rank,
                             size - 1);
     }
-    return groups_create(engine, NULL, 0, false, transport, endpoint, rank,
-                         size, out);
+    const baton_group_t model = {
+        .engine = engine, .endpoint = endpoint, .rank = rank, .size = size};
+    return groups_create(&model, NULL, transport, out);
 }
 
 baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
@@ -279,7 +285,7 @@ baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
         rank++;
     }
     engine->driver->enter(engine);
-    bool room = baton__table_reserve(&root->channels, 1);
+    bool reserved = baton__table_reserve(&root->channels, 1);
     bool taken = baton__table_find(&root->channels, channel) != NULL;
     engine->driver->leave(engine);
     if (taken) {
@@ -287,7 +293,7 @@ baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
                             "group: another group has the same hash of its "
                             "name and ranks: choose another name");
     }
-    if (!room) {
+    if (!reserved) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
     baton_status_t status =
@@ -295,8 +301,15 @@ baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
     if (status != BATON_OK || transport == NULL) {
         return status;
     }
-    status = groups_create(engine, of, channel, survive, transport, endpoint,
-                           rank, size, out);
+    const baton_group_t model = {.engine = engine,
+                                 .endpoint = endpoint,
+                                 .root = root,
+                                 .collective = baton__group_is_collective(root),
+                                 .channel = channel,
+                                 .rank = rank,
+                                 .size = size};
+    status = groups_create(&model, survive ? baton__member_of(of) : NULL,
+                           transport, out);
     if (status != BATON_OK) {
         transport->close(endpoint);
         return status;
@@ -495,6 +508,15 @@ static bool has_parted(const baton_group_t *group)
            baton__group_is_recovered(group);
 }
 
+/* Closes the endpoint of a group, and frees the group. */
+static void close_and_free(baton_group_t *group)
+{
+    watched_group_t *watched = (watched_group_t *)baton__member_of(group);
+    baton__event_loop_unwatch(watched->watch);
+    group->transport->close(group->endpoint);
+    free_group(watched);
+}
+
 /* Frees those subsets of a root group that were destroyed and have exchanged
    farewells with all of their peers. (The subsets share the root's
    endpoint.) */
@@ -511,8 +533,7 @@ static void reap(baton_group_t *root)
         }
         end_parting(group);
         unlink_group(group);
-        group->transport->close(group->endpoint);
-        free_group((watched_group_t *)baton__member_of(group));
+        close_and_free(group);
         if (parent != NULL) {
             parent->children--;
             part_if_childless(&parent->group);
@@ -569,14 +590,6 @@ static void end_root(baton_group_t *root, bool all)
     unlink_group(root);
 }
 
-static void free_root(baton_group_t *root)
-{
-    watched_group_t *watched = (watched_group_t *)baton__member_of(root);
-    baton__event_loop_unwatch(watched->watch);
-    root->transport->close(root->endpoint);
-    free_group(watched);
-}
-
 /* Advances the root groups that part in the background, and frees those that
    have parted. */
 static void reap_roots(baton__stepper_t *stepper)
@@ -597,7 +610,7 @@ static void reap_roots(baton__stepper_t *stepper)
         }
         if (member->parts && baton__group_is_recovered(root)) {
             end_root(root, true);
-            free_root(root);
+            close_and_free(root);
         } else {
             stepper->reap = reap_roots;
         }
@@ -657,6 +670,7 @@ static void close_root(baton_group_t *root, uint64_t until_ns)
     if (!baton__member_of(root)->parts) {
         begin_to_part(root);
     }
+    engine->driver->leave(engine);
     waits = baton__group_wait(root, baton__group_is_recovered,
                               waits ? baton__left_ms(until_ns) : 0,
                               false) == BATON_OK &&
@@ -664,7 +678,7 @@ static void close_root(baton_group_t *root, uint64_t until_ns)
     engine->driver->enter(engine);
     end_root(root, waits);
     engine->driver->leave(engine);
-    free_root(root);
+    close_and_free(root);
 }
 
 /* Closes a destroyed group. A group that shares its root's endpoint parts in

@@ -50,11 +50,11 @@ static baton_status_t check_optional(const baton_device_port_t *port)
                              selection, 5);
 }
 
-static baton_status_t read_port(const baton_device_port_t *given,
+static baton_status_t read_port(const baton_device_port_t *from,
                                 baton_device_port_t *out)
 {
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "device: port", "BATON_DEVICE_PORT");
+        out, sizeof *out, from, "device: port", "BATON_DEVICE_PORT");
     if (status != BATON_OK) {
         return status;
     }

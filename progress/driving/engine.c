@@ -269,9 +269,10 @@ static uint32_t sleep_us(const baton_engine_t *engine)
     const baton__stepper_t *stepper = &engine->stepper;
     bool recovers = stepper->recovering > 0;
     bool awaits_peers = stepper->running + stepper->draining > 0 || recovers;
-    uint32_t most = !baton__engine_rechecks ? BATON_SLEEP_FOREVER
-                    : awaits_peers          ? ASK_US
-                                            : CHECK_US;
+    uint32_t most = awaits_peers ? ASK_US : CHECK_US;
+    if (!baton__engine_rechecks) {
+        most = BATON_SLEEP_FOREVER;
+    }
     uint32_t us = engine->armed_us < most ? engine->armed_us : most;
     uint64_t still = still_us(engine);
     bool asks = stepper->polled > 0 || baton__stepper_has_notices(stepper) ||
@@ -449,7 +450,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !progress_engine_hand_over(engine, soon);
         } else {
-            /* Notices are sent only to peers that had room: many may be due to
+            /* Notices are sent only to peers that had space: many may be due to
                a peer that takes none. */
             (void)baton__notice_send(&engine->stepper, false);
             baton__stepper_flush(&engine->stepper);
@@ -528,14 +529,14 @@ typedef struct waiter {
     /* The schedule's progress_count when this wait for a long epoch last had to
        sleep. */
     uint64_t slept_at;
-    baton_status_t turned; /* the status that the turn function returned */
+    baton_status_t turn_status; /* the status that the turn function returned */
 } waiter_t;
 
 /* True if the wait is over: its condition is true, its turn function has
    failed, or an interrupt ends it. */
 static bool is_true(const waiter_t *waiter)
 {
-    return waiter->turned != BATON_OK ||
+    return waiter->turn_status != BATON_OK ||
            waiter->wait->condition(waiter->wait->arg) ||
            baton__engine_interrupts(waiter->engine, waiter->heeded);
 }
@@ -544,7 +545,7 @@ static void call_turn(waiter_t *waiter)
 {
     const baton__wait_t *wait = waiter->wait;
     if (wait->turn != NULL && !is_true(waiter)) {
-        waiter->turned = wait->turn(wait->turn_arg);
+        waiter->turn_status = wait->turn(wait->turn_arg);
     }
 }
 
@@ -791,30 +792,14 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
-/* Releases the driver lock for a caller that took it by `enter` and will now
-   wait. The caller leads at once, so no thread need be woken, unless another
-   thread leads and may be asleep. The transports are armed all the same: disarm
-   alone does not end an earlier arm for notices (see doorbell.c), so peers
-   would go on sending wake-ups while this thread polls. */
-static void leave_to_lead(const waiter_t *waiter)
-{
-    baton_engine_t *engine = waiter->engine;
-    if (is_true(waiter) ||
-        atomic_load_explicit(&engine->leading, memory_order_seq_cst)) {
-        stop_driving(engine, true);
-    } else {
-        (void)progress_engine_arm(engine, false);
-        progress_engine_unlock(engine);
-    }
-}
-
 /* Returns how many ms before its timeout a wait asks its peers what they wait
    for; 0: it does not ask. */
 static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 {
-    return schedule == NULL || timeout_ms < ASKS_MS ? 0
-           : timeout_ms < 2 * INQUIRE_MS            ? timeout_ms / 2
-                                                    : INQUIRE_MS;
+    if (schedule == NULL || timeout_ms < ASKS_MS) {
+        return 0;
+    }
+    return timeout_ms < 2 * INQUIRE_MS ? timeout_ms / 2 : INQUIRE_MS;
 }
 
 static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
@@ -828,10 +813,8 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
                        .deadline_ns = baton__deadline(timeout_ms),
                        .slept_at = UINT64_MAX};
     const uint64_t deadline_ns = waiter.deadline_ns;
+    assert(!progress_engine_is_inside(engine));
     waiter.deadline_ns -= (uint64_t)inquire_ms(schedule, timeout_ms) * 1000000u;
-    if (progress_engine_is_inside(engine)) {
-        leave_to_lead(&waiter);
-    }
     while (!is_true(&waiter)) {
         uint32_t reigns =
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
@@ -858,11 +841,11 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
             call_turn(&waiter);
         }
     }
-    return waiter.turned == BATON_OK &&
+    return waiter.turn_status == BATON_OK &&
                    baton__engine_interrupts(engine, waiter.heeded) &&
                    !wait->condition(wait->arg)
                ? baton__engine_heed(engine)
-               : waiter.turned;
+               : waiter.turn_status;
 }
 
 /* ---- interrupts --------------------------------------------------------- */
@@ -1369,14 +1352,14 @@ static void init_stepper(baton__stepper_t *stepper)
 /* Reads all settings of an engine: its options, and the variables, of which
    some are defaults of options. */
 static baton_status_t read_settings(baton_engine_t *engine,
-                                    const baton_engine_options_t *given,
+                                    const baton_engine_options_t *options,
                                     const char **placement_out)
 {
     static const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
     baton_engine_options_t of;
-    baton_status_t status =
-        baton__options_read(&of, sizeof of, given != NULL ? given : &defaults,
-                            "engine options", "BATON_ENGINE_OPTIONS");
+    baton_status_t status = baton__options_read(
+        &of, sizeof of, options != NULL ? options : &defaults, "engine options",
+        "BATON_ENGINE_OPTIONS");
     status = status == BATON_OK ? baton__config_check() : status;
     if (status != BATON_OK) {
         return status;
@@ -1409,7 +1392,7 @@ static baton_status_t read_settings(baton_engine_t *engine,
                         (int)of.progress);
 }
 
-baton_status_t baton__engine_open(const baton_engine_options_t *given,
+baton_status_t baton__engine_open(const baton_engine_options_t *options,
                                   const baton__verification_t *verification,
                                   baton_engine_t **out)
 {
@@ -1425,7 +1408,7 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
     engine->verification = verification;
     init_stepper(&engine->stepper);
     const char *placement;
-    baton_status_t status = read_settings(engine, given, &placement);
+    baton_status_t status = read_settings(engine, options, &placement);
     if (status == BATON_OK) {
         status = baton__event_loop_open(&engine->event_loop);
     }
@@ -1479,8 +1462,8 @@ baton_status_t baton_engine_close(baton_engine_t *engine)
 
 baton_progress_t baton_engine_progress(const baton_engine_t *engine)
 {
-    return !baton__is_given(engine, true, __func__, "engine")
-               ? BATON_PROGRESS_DEFAULT
-           : engine->threaded ? BATON_PROGRESS_THREAD
-                              : BATON_PROGRESS_MANUAL;
+    if (!baton__is_given(engine, true, __func__, "engine")) {
+        return BATON_PROGRESS_DEFAULT;
+    }
+    return engine->threaded ? BATON_PROGRESS_THREAD : BATON_PROGRESS_MANUAL;
 }

@@ -163,9 +163,8 @@ struct baton__driver {
 
     /* Makes progress until the condition is true. Otherwise returns
        BATON_ERR_TIMEOUT, BATON_ERR_INTERRUPTED, the reason why the condition
-       can never become true, or the error that `turn` returned. The caller may
-       have entered, to begin the awaited operation under the same lock: then
-       wait releases the lock in the caller's place. */
+       can never become true, or the error that `turn` returned. The caller
+       must not have entered. */
     baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 
     /* Optional: called when baton_group_recover has begun a recovery. */

@@ -146,6 +146,15 @@ static bool make_base(baton__event_loop_t *loop)
            event_add(loop->timer, NULL) == 0;
 }
 
+/* Returns the name of the call that could not open its descriptor. */
+static const char *failed_call(const baton__event_loop_t *loop)
+{
+    if (loop->kick_fd < 0) {
+        return "eventfd";
+    }
+    return loop->set >= 0 && loop->timer_fd < 0 ? "timerfd" : "epoll";
+}
+
 baton_status_t baton__event_loop_open(baton__event_loop_t **out)
 {
     baton__event_loop_t *loop = baton__alloc(1, sizeof *loop);
@@ -165,10 +174,7 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
         loop->timer_fd < 0 || !put_in(loop->set, loop->kick_fd, NULL) ||
         !put_in(loop->gate, loop->set, NULL)) {
         status = baton__error(BATON_ERR_SYSTEM, "%s failed: %s",
-                              loop->kick_fd < 0                      ? "eventfd"
-                              : loop->set >= 0 && loop->timer_fd < 0 ? "timerfd"
-                                                                     : "epoll",
-                              baton__errno_text(errno));
+                              failed_call(loop), baton__errno_text(errno));
     } else if (!make_base(loop)) {
         status = baton__error(BATON_ERR_SYSTEM,
                               "libevent could not make an event loop: %s",

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <hwloc.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static baton_status_t bad_placement(const char *placement, const char *why)
@@ -23,21 +22,11 @@ static bool placement_parse(const char *placement, hwloc_obj_type_t *type,
                             unsigned *index)
 {
     char name[32];
-    const char *colon = strchr(placement, ':');
-    if (colon == NULL || (size_t)(colon - placement) >= sizeof name) {
-        return false;
-    }
-    memcpy(name, placement, (size_t)(colon - placement));
-    name[colon - placement] = '\0';
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(colon + 1, &end, 10);
-    if (end == colon + 1 || *end != '\0' || errno != 0 || value > 1u << 20 ||
-        colon[1] == '-') {
-        return false;
-    }
-    *index = (unsigned)value;
-    return hwloc_type_sscanf(name, type, NULL, 0) == 0;
+    int end = 0;
+    return strchr(placement, '-') == NULL &&
+           sscanf(placement, "%31[^:]:%7u%n", name, index, &end) == 2 &&
+           placement[end] == '\0' &&
+           hwloc_type_sscanf(name, type, NULL, 0) == 0;
 }
 
 /* Objects are counted among those that the process may use: hwloc restricts the

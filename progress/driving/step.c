@@ -19,10 +19,10 @@
 static_assert(BATON__MESSAGE_KIND_COUNT <= 1 << BATON__CHANNEL_SHIFT,
               "a message's kind lies below its channel");
 
-/* NODES_A_TURN is the number of nodes of one schedule that are issued before
-   other schedules get their turn; EVENTS_A_POLL is the number of events that a
-   poll takes at once. */
-enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
+/* NODES_AT_ONCE is the number of nodes of one schedule that are issued before
+   those of other schedules; EVENTS_A_POLL is the number of events that a poll
+   takes at once. */
+enum { NODES_AT_ONCE = 1024, EVENTS_A_POLL = 64 };
 
 /* ---- mail ------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ void baton__step_mail(baton_schedule_t *schedule)
 
 /* Handles the requests that the application or other threads have made for a
    schedule: starts, cancels and completions of async nodes. */
-static void attend(baton_schedule_t *schedule)
+static void handle_requests(baton_schedule_t *schedule)
 {
     bool abandoned = baton__task_of(schedule)->abandoned;
     baton__epoch_collect_asyncs(schedule);
@@ -78,18 +78,18 @@ static bool take_mail(baton__stepper_t *stepper)
         (void)atomic_exchange_explicit(&task->mailed, false,
                                        memory_order_seq_cst);
         baton__traced_forget_time(stepper);
-        attend(&task->schedule);
+        handle_requests(&task->schedule);
     }
     return true;
 }
 
-/* ---- turns ------------------------------------------------------------ */
+/* ---- runnable schedules ----------------------------------------------- */
 
-/* Gives a turn to each schedule that is runnable now, in the order of the list,
-   until this step has computed and copied as many bytes as it may (bytes_left).
-   A schedule that becomes runnable again gets its turn in the next step.
-   Returns true if any turn has done something. */
-static bool take_turns(baton__stepper_t *stepper)
+/* Advances each schedule that is runnable now, in the order of the list, until
+   this step has computed and copied as many bytes as it may (bytes_left). A
+   schedule that becomes runnable again is advanced in the next step. Returns
+   true if anything was done. */
+static bool advance_runnable(baton__stepper_t *stepper)
 {
     const baton__task_t *last = stepper->runnable_tail;
     bool moved = false;
@@ -101,7 +101,7 @@ static bool take_turns(baton__stepper_t *stepper)
         more = task != last;
         stepper->runnable_head = task->next_runnable;
         task->runnable = false;
-        baton__epoch_turn(&task->schedule, NODES_A_TURN);
+        baton__epoch_advance(&task->schedule, NODES_AT_ONCE);
         moved |= task->schedule.run.progress_count != before ||
                  !task->runnable || stepper->bytes_left != bytes;
     }
@@ -124,7 +124,8 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 /* Handles a notice that consists of a header alone, or whose content was
    dropped: the content of a hello is dropped if it comes before its group is
    created. */
-static void heed(baton_group_t *group, const baton_header_t *header, int peer)
+static void handle_header(baton_group_t *group, const baton_header_t *header,
+                          int peer)
 {
     switch ((int)header->kind) {
     case BATON__MESSAGE_LEFT:
@@ -151,7 +152,7 @@ static void progress_step_arrive(baton_group_t *group, baton_message_t *message)
         const baton_header_t header = message->header;
         int peer = message->peer;
         group->transport->drop(group->endpoint, message);
-        heed(group, &header, peer);
+        handle_header(group, &header, peer);
         break;
     }
     case BATON__MESSAGE_VIEW:
@@ -227,13 +228,13 @@ void baton__step_adopt(baton_group_t *group)
         /* If `peer` is negative, the sender is not in the group, and may not
            know that yet. */
         if (peer >= 0) {
-            heed(group, &notice->header, peer);
+            handle_header(group, &notice->header, peer);
         }
         baton__group_drop_notices(&notice);
     }
 }
 
-static void happen(baton_group_t *group, const baton_event_t *event)
+static void handle_event(baton_group_t *group, const baton_event_t *event)
 {
     switch (event->kind) {
     case BATON_EVENT_ARRIVED:
@@ -267,7 +268,7 @@ static bool poll_groups(baton__stepper_t *stepper)
         size_t count =
             group->transport->poll(group->endpoint, events, EVENTS_A_POLL);
         for (size_t i = 0; i < count; i++) {
-            happen(group, &events[i]);
+            handle_event(group, &events[i]);
         }
         moved |= count > 0;
     }
@@ -282,7 +283,7 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     stepper->left_calls = false;
     const uint32_t running = stepper->running;
     bool moved = take_mail(stepper);
-    moved |= take_turns(stepper);
+    moved |= advance_runnable(stepper);
     if (stepper->polled > 0) {
         moved |= ask_asyncs(stepper);
     }
@@ -333,17 +334,17 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
         stepper->traced_ns = atomic_load_explicit(
             &baton__task_of(schedule)->traced_ns, memory_order_relaxed);
     }
-    attend(schedule);
+    handle_requests(schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
         /* Takes the schedule off the list of runnable ones, if it is the first.
-           The turn that follows puts it back if it leaves work. If it stayed on
+           baton__epoch_advance puts it back if it leaves work. If it stayed on
            the list, a leaving driver would kick the progress thread for it. */
         baton__task_t *task = baton__task_of(schedule);
         if (stepper->runnable_head == task) {
             stepper->runnable_head = task->next_runnable;
             task->runnable = false;
         }
-        baton__epoch_turn(schedule, nodes);
+        baton__epoch_advance(schedule, nodes);
     }
     baton__float_mode_leave(mode);
 }

@@ -1,9 +1,9 @@
 /* One iteration of progress, which the driver of an engine, simulated or not,
    repeats.
 
-       drain the mailbox -> turns: issue ready nodes -> poll -> notices
-             ^                                           |
-             +------ events make schedules runnable -----+
+       drain the mailbox -> issue ready nodes -> poll -> notices
+             ^                                    |
+             +-- events make schedules runnable --+
 
    This file has no thread, clock or wait: the caller decides when to step. Any
    thread may send mail. */

@@ -58,8 +58,8 @@ static uint64_t start_word(uint64_t mark, uint64_t now_ns)
 /* Stores how long after `start`, a result of start_word, the slot's rank came
    to the same epoch. Returns false if the slot has no start time of that
    epoch. */
-static bool came_after(const baton__slot_t *slot, uint64_t start,
-                       int64_t *after_out)
+static bool arrived_after(const baton__slot_t *slot, uint64_t start,
+                          int64_t *after_out)
 {
     for (size_t i = 0; i < BATON_LATENESS_CAME; i++) {
         uint64_t word =
@@ -142,7 +142,7 @@ static bool count_if_complete(baton__task_t *task)
         if (self->slots[i] == NULL) {
             continue; /* the rank has not committed the schedule */
         }
-        if (!came_after(self->slots[i], start, &after_ns)) {
+        if (!arrived_after(self->slots[i], start, &after_ns)) {
             self->slots[i] = NULL; /* the slot may be another schedule's now */
             return false;
         }

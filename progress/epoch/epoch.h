@@ -12,9 +12,9 @@
    failed schedule, ends the epochs that were started since the failure. */
 void baton__epoch_begin_if_due(baton_schedule_t *schedule);
 
-/* Makes a turn, a schedule's part of a step: issues up to `nodes` ready nodes,
-   and retires the epoch if it is complete. */
-void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes);
+/* Does a schedule's part of a step: issues up to `nodes` ready nodes, and
+   retires the epoch if it is complete. */
+void baton__epoch_advance(baton_schedule_t *schedule, uint32_t nodes);
 
 /* Passes a message that has arrived to its receive, keeps it for later, or
    drops it. */

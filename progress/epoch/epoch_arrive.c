@@ -134,10 +134,10 @@ static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
     const baton__op_t *op = &schedule->ops[node];
     baton__task_t *task = baton__task_of(schedule);
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
-    uint64_t turn = baton__async_turn(
+    uint64_t generation = baton__async_generation(
         atomic_load_explicit(&async->state, memory_order_relaxed));
     atomic_store_explicit(&async->state,
-                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          baton__async_state(generation, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
     task->begun--;
     schedule->group->stepper->polled -=

@@ -117,7 +117,7 @@ void baton__epoch_end_if_drained(baton__task_t *task)
     baton__epoch_tell_ended(task, first);
     if (run->phase == BATON__RUN_IDLE &&
         baton__task_requested(task) > run->epoch) {
-        /* The next turn begins the epoch. */
+        /* The next step begins the epoch. */
         baton__stepper_add_runnable(schedule);
     }
 }

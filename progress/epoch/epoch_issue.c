@@ -1,4 +1,4 @@
-/* How an epoch issues its nodes, turn by turn, and retires when all that it
+/* How an epoch issues its nodes, step by step, and retires when all that it
    waits for has completed. If a node fails, or no node can fire any more,
    the epoch fails; see epoch_fail.c. */
 #include "progress/epoch/epoch.h"
@@ -104,9 +104,9 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
    read into memory of this process. Returns the address for that part: in the
    target itself if the reduction does not need the target's old content,
    otherwise in the group's memory for parts. */
-static char *room_of(const baton_group_t *group, const baton__op_t *op,
-                     const baton__context_t *borrowing, int operand,
-                     size_t begin)
+static char *part_address(const baton_group_t *group, const baton__op_t *op,
+                          const baton__context_t *borrowing, int operand,
+                          size_t begin)
 {
     int other = BATON__LEFT + BATON__RIGHT - operand;
     char *target = baton__operand(op, BATON__TARGET, borrowing->address);
@@ -135,11 +135,11 @@ static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
         const baton_message_t *message = schedule->run.lent[i];
         int operand = plan->loans[i].operand;
         if (message != NULL) {
-            char *room = NULL;
+            char *part = NULL;
             if (message->data == NULL) {
-                room = room_of(group, op, &borrowing, operand, begin);
+                part = part_address(group, op, &borrowing, operand, begin);
                 status = group->transport->read(group->endpoint, message, begin,
-                                                bytes, room);
+                                                bytes, part);
             }
             if (status == BATON_AGAIN) {
                 status = baton__epoch_receive_lent(schedule, i);
@@ -148,7 +148,7 @@ static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
                 }
             }
             borrowing.lent[operand] =
-                room != NULL ? room : (const char *)message->data + begin;
+                part != NULL ? part : (const char *)message->data + begin;
         }
     }
     if (status != BATON_OK) {
@@ -288,12 +288,12 @@ static bool begin_async(baton_schedule_t *schedule, uint32_t node,
 {
     const baton__op_t *op = &schedule->ops[node];
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
-    uint64_t turn = 1 + baton__async_turn(atomic_load_explicit(
-                            &async->state, memory_order_relaxed));
+    uint64_t generation = 1 + baton__async_generation(atomic_load_explicit(
+                                  &async->state, memory_order_relaxed));
     /* Pairs with the exchange in baton_async_complete, which may be called
        before the node's start function has returned. */
     atomic_store_explicit(&async->state,
-                          baton__async_state(turn, BATON__ASYNC_BEGUN),
+                          baton__async_state(generation, BATON__ASYNC_BEGUN),
                           memory_order_release);
     int result = run_function(schedule, node, context);
     if (result == BATON__PENDING) {
@@ -303,13 +303,13 @@ static bool begin_async(baton_schedule_t *schedule, uint32_t node,
         return true;
     }
     atomic_store_explicit(&async->state,
-                          baton__async_state(turn, BATON__ASYNC_IDLE),
+                          baton__async_state(generation, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
     return baton__epoch_take_result(schedule, node, result);
 }
 
-/* Issues the first ready node. False when the turn is over: the node failed the
-   epoch, or has to wait for another step. */
+/* Issues the first ready node. False if the node failed the epoch, or has to
+   wait for another step. */
 static bool issue_next(baton_schedule_t *schedule,
                        const baton__context_t *context)
 {
@@ -363,7 +363,7 @@ static bool issue_next(baton_schedule_t *schedule,
     return false;
 }
 
-/* Issues up to `nodes` ready nodes, or fewer if one of them ends the turn. */
+/* Issues up to `nodes` ready nodes, or fewer if one of them has to wait. */
 static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 {
     const baton__task_t *task = baton__task_of(schedule);
@@ -397,7 +397,7 @@ void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index)
     }
 }
 
-/* ---- a turn, and the end ------------------------------------------------- */
+/* ---- a step, and the end ------------------------------------------------- */
 
 /* Returns a node that has returned BATON_SKIP, for an error message, or
    BATON__NO_NODE. An epoch may be unable to end because it lacks the branch
@@ -480,7 +480,7 @@ static void retire(baton_schedule_t *schedule)
     baton__epoch_begin_if_due(schedule);
 }
 
-void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
+void baton__epoch_advance(baton_schedule_t *schedule, uint32_t nodes)
 {
     assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
@@ -490,7 +490,7 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
     issue_ready(schedule, nodes);
     stepper->issuing = NULL;
     if (run->phase == BATON__RUN_RUNNING && schedule->offload != NULL) {
-        baton__queues_end_turn(schedule);
+        baton__queues_seal_if_due(schedule);
     }
     if (run->phase == BATON__RUN_IDLE) {
         /* A failed epoch has ended, and the next one may begin. */

@@ -2,7 +2,7 @@
    which issues nodes of the device. Each file calls only files below it here:
 
        epoch_arrive.c     messages and completions from outside
-       epoch_issue.c      nodes are issued, turn by turn; the epoch retires
+       epoch_issue.c      nodes are issued, step by step; the epoch retires
        epoch_begin.c      the start, or an activation
        epoch_receive.c    a receive and its message meet, or its peer is lost
        epoch_fail.c       failure

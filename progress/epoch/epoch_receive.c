@@ -288,7 +288,7 @@ void baton__epoch_lose(baton_schedule_t *schedule, int peer)
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
-        /* The epoch may be stuck, which the next turn finds out. */
+        /* The epoch may be stuck, which the next step finds out. */
         baton__stepper_add_runnable(schedule);
     }
 }

@@ -179,7 +179,7 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
     return true;
 }
 
-/* ---- the end of a turn ------------------------------------------------ */
+/* ---- the seal --------------------------------------------------------- */
 
 /* True if a node in the queue has a successor that the CPU executes, or a
    successor in another queue that is known to be done. (The driver queries one
@@ -252,7 +252,7 @@ static baton_status_t seal(baton_schedule_t *schedule,
     return status == BATON_OK ? baton__queues_record(offload, joint) : status;
 }
 
-void baton__queues_end_turn(baton_schedule_t *schedule)
+void baton__queues_seal_if_due(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;
     if (!atomic_load_explicit(&offload->awaited, memory_order_relaxed) ||

@@ -13,12 +13,12 @@
 bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
                          const baton__context_t *context);
 
-/* Ends a turn: if all remaining nodes of the epoch are in streams and a user's
-   stream may wait for the epoch, has one stream raise the flag, for which that
-   user's stream waits, after these nodes. If a node in a stream has a successor
-   that the CPU executes, no stream raises the flag: the driver raises it when
-   it retires the epoch. */
-void baton__queues_end_turn(baton_schedule_t *schedule);
+/* Called when nodes were issued: if all remaining nodes of the epoch are in
+   streams and a user's stream may wait for the epoch, has one stream raise the
+   flag, for which that user's stream waits, after these nodes. If a node in a
+   stream has a successor that the CPU executes, no stream raises the flag: the
+   driver raises it when it retires the epoch. */
+void baton__queues_seal_if_due(baton_schedule_t *schedule);
 
 /* True if the application has started this epoch on a stream, and that stream
    has not got to the start. */

@@ -8,8 +8,8 @@
 
 /* Every rank whose epoch stalls asks the REPORTERS lowest ranks, even if it
    does not wait for them, to learn which rank reports the stall; see inquiry.h.
-   ASKED_ROOM is the most ranks that a rank asks. */
-enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
+   ASKED_CAPACITY is the most ranks that a rank asks. */
+enum { REPORTERS = 2, ASKED_CAPACITY = BATON__ASKED_MOST + REPORTERS };
 
 /* A rank that an inquiry asks, and the answer of that rank. */
 typedef struct asked {
@@ -30,7 +30,7 @@ typedef struct baton__inquiry {
     uint64_t progress; /* the schedule's progress when the inquiry began */
     bool moves;        /* a rank has made progress between its two answers */
     uint32_t count;
-    asked_t ranks[ASKED_ROOM + 1]; /* sorted by rank */
+    asked_t ranks[ASKED_CAPACITY + 1]; /* sorted by rank */
 } baton__inquiry_t;
 
 /* ---- the answer ------------------------------------------------------- */
@@ -107,11 +107,13 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
     if (out->await_count > 0 || text.used > 0) {
         return;
     }
-    baton__text_add(&text,
-                    idle || !run->started ? "not started epoch %llu of \"%s\""
-                    : run->phase == BATON__RUN_RUNNING
-                        ? "not computed all of epoch %llu of \"%s\""
-                        : "not recovered epoch %llu of \"%s\"",
+    const char *lacks = "recovered";
+    if (idle || !run->started) {
+        lacks = "started";
+    } else if (run->phase == BATON__RUN_RUNNING) {
+        lacks = "computed all of";
+    }
+    baton__text_add(&text, "not %s epoch %llu of \"%s\"", lacks,
                     (unsigned long long)out->epoch, schedule->name);
 }
 
@@ -130,14 +132,16 @@ static asked_t *inquiry_find(baton__inquiry_t *inquiry, int rank)
 
 static void forget_answer(const baton_group_t *group, asked_t *at)
 {
+    const char *has =
+        "not answered: it may wait for a processor, be in a long call node or "
+        "in MPI, be out of reach, or have no progress thread";
+    if (baton__group_loss(group, at->rank) != NULL) {
+        has = "been lost";
+    } else if (baton__group_is_stopped(group, at->rank)) {
+        has = "been stopped, by a signal or a debugger";
+    }
     at->state = (baton__rank_state_t){0};
-    (void)snprintf(
-        at->state.text, sizeof at->state.text, "%s",
-        baton__group_loss(group, at->rank) != NULL ? "been lost"
-        : baton__group_is_stopped(group, at->rank)
-            ? "been stopped, by a signal or a debugger"
-            : "not answered: it may wait for a processor, be in a long call "
-              "node or in MPI, be out of reach, or have no progress thread");
+    (void)snprintf(at->state.text, sizeof at->state.text, "%s", has);
 }
 
 static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
@@ -153,7 +157,7 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
         at->awaited |= awaited;
         return;
     }
-    if (rank < 0 || rank >= group->size || inquiry->count == ASKED_ROOM) {
+    if (rank < 0 || rank >= group->size || inquiry->count == ASKED_CAPACITY) {
         return;
     }
     memmove(at + 1, at, after * sizeof *at);

@@ -123,9 +123,11 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
     bool stays = (header->tag & BATON__LEFT_NOT) != 0;
     bool ended = (header->tag & BATON__LEFT_ENDED) != 0;
     baton_status_t status = ended ? BATON_ERR_TRANSPORT : BATON_ERR_TIMEOUT;
-    const char *why = ended   ? "another rank has seen that it has ended"
-                      : stays ? "another rank has lost it"
-                              : "another rank has lost it, and left";
+    const char *why = "another rank has seen that it has ended";
+    if (!ended) {
+        why = stays ? "another rank has lost it"
+                    : "another rank has lost it, and left";
+    }
     if (stays && !ended && baton__group_loss(group, lost) == NULL &&
         baton__group_is_local(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);

@@ -8,8 +8,8 @@ static baton_status_t send_answer(baton_group_t *group,
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
-        /* The peer may have left; then there will never be room for a notice to
-           it. */
+        /* The peer may have left; then there will never be space for a notice
+           to it. */
         return BATON_ERR_TRANSPORT;
     }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
@@ -44,37 +44,32 @@ static baton_status_t send_answer(baton_group_t *group,
 /* Sends the notices about one schedule that are due to one peer. If the notice
    is a failure because of a recovery, also sends further such failures from the
    queue. Returns the number of queue entries that are done; 0 if there is no
-   room. Another error of notify means that the peer is lost, which the
+   space. Another error of notify means that the peer is lost, which the
    transport reports. */
 static uint32_t notice_tell(baton__peer_notice_t *due)
 {
     const baton__task_t *task = due->task;
     const baton_group_t *group = task->schedule.group;
-    static const struct {
-        uint8_t due;
-        baton__message_kind_t kind;
-    } all[] = {{BATON__TELL_HELLO, BATON__MESSAGE_HELLO},
-               {BATON__TELL_WELCOME, BATON__MESSAGE_WELCOME},
-               {BATON__TELL_FAILURE, BATON__MESSAGE_FAILURE}};
     int peer = (int)task->schedule.plan.peers[due - task->due];
     if (baton__group_loss(group, peer) != NULL) {
         due->what = 0;
     }
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if ((due->what & all[i].due) == 0) {
+    for (int kind = BATON__MESSAGE_HELLO; kind <= BATON__MESSAGE_FAILURE;
+         kind++) {
+        if ((due->what >> kind & 1) == 0) {
             continue;
         }
         if (due->what == BATON__TELL_FAILURE && task->failure.recovers) {
             return baton__failures_send(due);
         }
         baton_status_t status =
-            all[i].kind == BATON__MESSAGE_FAILURE
+            kind == BATON__MESSAGE_FAILURE
                 ? baton__failure_send(task, peer, task->failing_from)
-                : baton__hello_send(task, peer, all[i].kind, 0);
+                : baton__hello_send(task, peer, (baton__message_kind_t)kind, 0);
         if (status == BATON_AGAIN) {
             return 0;
         }
-        due->what &= (uint8_t)~all[i].due;
+        due->what &= (uint8_t) ~(1 << kind);
     }
     return 1;
 }
@@ -114,7 +109,7 @@ static void drop_empty(baton__stepper_t *stepper)
     }
 }
 
-/* Sends the notices of one queue, as many as the transport has room for.
+/* Sends the notices of one queue, as many as the transport has space for.
    Returns true if a notice was sent. */
 static bool send_queue(baton__peer_queue_t *queue)
 {

@@ -25,7 +25,7 @@
 
    Schedules that are created and never run cost no notice.
 
-   There is a queue for each rank. If a transport has no room for a notice, it
+   There is a queue for each rank. If a transport has no space for a notice, it
    is sent in a later step, which tries only the first notice of each queue.
    Replies and inquiries are sent first. They are stored as headers: a reply
    that kept the peer's message would keep the peer from sending others. The
@@ -66,7 +66,7 @@ void baton__notice_record(const baton__task_t *task, bool has_failed);
 void baton__notice_retract(baton_group_t *group, uint64_t identity);
 
 /* Sends queued notices. If `all`, tries every queue; otherwise tries only the
-   queues whose rank had room at the last try. True if a notice was sent. */
+   queues whose rank had space at the last try. True if a notice was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 /* Each function handles the notice after which it is named.

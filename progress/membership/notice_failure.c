@@ -307,11 +307,12 @@ void baton__notice_record(const baton__task_t *task, bool has_failed)
     for (uint32_t i = 0; i < plan->peer_count; i++) {
         count += may_ask(task, i, has_failed);
     }
-    bool room = count > 0 && task->failing_from != 0 &&
-                baton__table_find(&member->destroyed, task->identity) == NULL &&
-                baton__table_reserve(&member->destroyed, 1);
+    bool needed =
+        count > 0 && task->failing_from != 0 &&
+        baton__table_find(&member->destroyed, task->identity) == NULL &&
+        baton__table_reserve(&member->destroyed, 1);
     baton__destroyed_t *record =
-        room ? baton__alloc(1, sizeof *record + count * sizeof(int)) : NULL;
+        needed ? baton__alloc(1, sizeof *record + count * sizeof(int)) : NULL;
     if (record == NULL) {
         return;
     }

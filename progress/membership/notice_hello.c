@@ -108,7 +108,8 @@ static void notice_remember(baton_group_t *group, const baton_header_t *header,
     baton__notice_t *notice =
         place != NULL ? baton__member_take_notice(member) : NULL;
     if (notice != NULL) {
-        *notice = (baton__notice_t){place->hellos, 0, *header, peer};
+        *notice = (baton__notice_t){
+            .next = place->hellos, .header = *header, .peer = peer};
         place->hellos = notice;
     }
 }
@@ -272,9 +273,21 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
     }
 }
 
+/* Notes for error messages that a peer has committed a schedule with this name,
+   which this rank has not. */
+static void note_unknown(baton__member_t *member, int peer, const char *name)
+{
+    member->unknown_peer = peer;
+    if (member->unknown_name == NULL) {
+        member->unknown_name = baton__alloc(1, NAME_BYTES);
+    }
+    if (member->unknown_name != NULL) {
+        memcpy(member->unknown_name, name, NAME_BYTES);
+    }
+}
+
 void baton__hello_receive(baton_group_t *group, baton_message_t *message)
 {
-    baton__member_t *member = baton__member_of(group);
     const baton_header_t header = message->header;
     int peer = message->peer;
     hello_t hello;
@@ -289,13 +302,7 @@ void baton__hello_receive(baton_group_t *group, baton_message_t *message)
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
     baton__group_note_report(group, peer, hello.summary.lost);
     if (schedule == NULL) {
-        member->unknown_peer = peer;
-        if (member->unknown_name == NULL) {
-            member->unknown_name = baton__alloc(1, sizeof hello.name);
-        }
-        if (member->unknown_name != NULL) {
-            memcpy(member->unknown_name, hello.name, sizeof hello.name);
-        }
+        note_unknown(baton__member_of(group), peer, hello.name);
         return;
     }
     baton__task_t *task = baton__task_of(schedule);

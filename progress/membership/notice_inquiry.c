@@ -133,12 +133,13 @@ baton_status_t baton__state_send(baton_group_t *group, int peer,
     if (schedule != NULL) {
         baton__inquiry_answer(schedule, &state);
     } else {
-        (void)snprintf(state.text, sizeof state.text, "%s",
-                       !baton__group_has_made(group, header->schedule)
-                           ? "not created it"
-                       : baton__notice_may_commit(group, header->schedule)
-                           ? "not committed it"
-                           : "destroyed it");
+        const char *has = "destroyed it";
+        if (!baton__group_has_made(group, header->schedule)) {
+            has = "not created it";
+        } else if (baton__notice_may_commit(group, header->schedule)) {
+            has = "not committed it";
+        }
+        (void)snprintf(state.text, sizeof state.text, "%s", has);
     }
     if (schedule == NULL || schedule->run.phase == BATON__RUN_IDLE) {
         add_wait(group, &state);

@@ -6,7 +6,7 @@
        notice_hello.c     HELLO, WELCOME
        notice_failure.c   FAILURE, FAILURES; schedules that end, or never begin
 
-   Functions that send a notice return BATON_AGAIN if the transport has no room
+   Functions that send a notice return BATON_AGAIN if the transport has no space
    for it. */
 #pragma once
 
@@ -38,7 +38,7 @@ baton_status_t baton__destroyed_send(baton_group_t *group, int peer,
 
 /* Sends one FAILURES notice. It reports the failures at the front of a queue,
    from `first` on, that have the same cause: one rank's recovery. Returns the
-   number of these failures; 0 if the transport has no room. */
+   number of these failures; 0 if the transport has no space. */
 uint32_t baton__failures_send(const baton__peer_notice_t *first);
 
 /* Forgets the HELLO of a schedule that one peer has sent or, if `peer` is -1,

@@ -29,9 +29,17 @@ static int find_next(const baton_group_t *group,
     while (from < end && (agreement->seen >> (from - first) & 1) != 0) {
         from++;
     }
+    *to_out = -1;
+    if (from < end) {
+        return from;
+    }
     bool all = group->rank == 0 || agreement->seen >> CHILDREN != 0;
-    *to_out = from < end ? -1 : to < first ? parent : all && to < end ? to : -1;
-    return from < end ? from : all ? -1 : parent;
+    if (to < first) {
+        *to_out = parent;
+    } else if (all && to < end) {
+        *to_out = to;
+    }
+    return all ? -1 : parent;
 }
 
 /* Sends the agreement's message to all ranks to which this rank may send it by
@@ -335,7 +343,7 @@ void baton__recovery_part(baton_group_t *group)
 }
 
 /* Reports to all living ranks, which may wait for this one, that this rank
-   leaves alone, and which rank it has lost first. Ranks without room for the
+   leaves alone, and which rank it has lost first. Ranks without space for the
    notice are not told. */
 static void tell_left(const baton_group_t *group)
 {
@@ -385,7 +393,7 @@ static bool advance_farewell(baton_group_t *group)
 /* Makes a destroyed group dormant after it has sent all notices and farewells
    that it can send for now. A message or a loss rouses the group
    (baton__recovery_rouse). */
-static void rest(baton_group_t *group)
+static void make_dormant_if_waiting(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
     int to;
@@ -422,7 +430,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
         } else if (member->recovery == BATON__RECOVERY_PARTING &&
                    !member->dormant) {
             moved |= advance_farewell(group);
-            rest(group);
+            make_dormant_if_waiting(group);
         }
     }
     for (baton__task_t *t = stepper->tasks; t != NULL && stepper->agreeing > 0;
@@ -489,18 +497,19 @@ int baton__recovery_awaits(const baton_group_t *group)
     assert(baton__driven_here(group));
     const baton__member_t *member = baton__member_of(group);
     uint16_t parity = group->incarnation & 1;
-    const baton__agreement_t *waits =
-        member->recovery == BATON__RECOVERY_PARTING ? &member->farewell
-        : baton__group_recovers(group) ? &member->agreements[parity]
-                                       : NULL;
+    const baton__agreement_t *waits = NULL;
     if (member->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
-    /* A peer for which notices are queued may have left alone after a loss,
-       without room for a notice that says so. */
-    if (member->recovery == BATON__RECOVERY_PARTING &&
-        member->answer_count + member->leaving > 0) {
-        return baton__notice_awaits(group);
+    if (member->recovery == BATON__RECOVERY_JOINED) {
+        waits = &member->agreements[parity];
+    } else if (member->recovery == BATON__RECOVERY_PARTING) {
+        /* A peer for which notices are queued may have left alone after a loss,
+           without space for a notice that says so. */
+        if (member->answer_count + member->leaving > 0) {
+            return baton__notice_awaits(group);
+        }
+        waits = &member->farewell;
     }
     for (baton__task_t *t = NULL;
          waits == NULL && (t = baton__stepper_next(group, t));) {

@@ -55,7 +55,7 @@ struct baton__shrink {
     /* From this time on the rank agrees on `view` even if its side is then the
        minority of a partition; 0: not set. */
     uint64_t minority_ns;
-    bool settled; /* `view` is a view on which another rank has agreed */
+    bool adopted; /* `view` is a view on which another rank has agreed */
     view_t view, agreed;
     exchange_t exchanges[];
 };
@@ -95,8 +95,10 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     for (int rank = group->size - 1; rank >= 0; rank--) {
         bool ended =
             group->size <= ENDS_FROM && is_lost(view, ENDS_FROM + rank);
-        lead += ended ? 0 : is_lost(view, rank) ? -1 : 1;
-        lowest = ended ? lowest : !is_lost(view, rank);
+        if (!ended) {
+            lowest = !is_lost(view, rank);
+            lead += lowest ? 1 : -1;
+        }
     }
     return lead > 0 || (lead == 0 && lowest);
 }
@@ -276,7 +278,7 @@ baton_status_t baton__shrink_begin(baton_group_t *group)
     shrink->view = (view_t){{0}};
     shrink->known = 0;
     shrink->minority_ns = 0;
-    shrink->settled = false;
+    shrink->adopted = false;
     set_state(shrink, BATON__SHRINK_ASKING);
     group->stepper->recovering++;
     return BATON_OK;
@@ -336,7 +338,7 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
     return all || counts ? BATON__SHRINK_AGREED : BATON__SHRINK_MINORITY;
 }
 
-static void owe_agreed_view(const baton_group_t *group, exchange_t *exchange)
+static void queue_agreed_view(const baton_group_t *group, exchange_t *exchange)
 {
     group->stepper->recovering += !exchange->due;
     exchange->due = true;
@@ -353,8 +355,8 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
     shrink->agreed_number = shrink->number;
     for (int peer = 0; peer < group->size; peer++) {
         if (!is_lost(view, peer)) {
-            if (shrink->settled && peer != group->rank) {
-                owe_agreed_view(group, &shrink->exchanges[peer]);
+            if (shrink->adopted && peer != group->rank) {
+                queue_agreed_view(group, &shrink->exchanges[peer]);
             }
         } else if (baton__group_loss(group, peer) == NULL) {
             lose_too(group, peer);
@@ -404,17 +406,17 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
         if ((header.tag & AGREED) == 0 && ((header.tag & ASKS) != 0 || other)) {
-            owe_agreed_view(group, exchange);
+            queue_agreed_view(group, exchange);
         }
         return;
     }
-    if (header.epoch != shrink->number || shrink->settled ||
+    if (header.epoch != shrink->number || shrink->adopted ||
         state_of(shrink) != BATON__SHRINK_ASKING ||
         ((header.tag & AGREED) != 0 && is_lost(&shrink->view, peer))) {
         return;
     }
-    shrink->settled = (header.tag & AGREED) != 0;
-    if (shrink->settled) {
+    shrink->adopted = (header.tag & AGREED) != 0;
+    if (shrink->adopted) {
         shrink->view = (view_t){{0}};
     }
     for (int i = 0; i < VIEW_BYTES; i++) {
@@ -429,8 +431,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
 
 /* ---- sending ----------------------------------------------------------- */
 
-/* Sends a view. Returns false if the peer has no room. Another error means that
-   the peer is lost. */
+/* Sends a view. Returns false if the peer has no space. Another error means
+   that the peer is lost. */
 static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                       uint32_t tag, const view_t *view)
 {
@@ -514,7 +516,7 @@ static bool progress_shrink_advance(baton_group_t *group)
         progress_shrink_stay_out(group);
         return true;
     }
-    if (asks && !shrink->settled) {
+    if (asks && !shrink->adopted) {
         look_for_lost(group, shrink);
     }
     if (shrink->known > known) {
@@ -525,7 +527,7 @@ static bool progress_shrink_advance(baton_group_t *group)
         moved |= peer != group->rank && progress_shrink_tell(group, peer);
     }
     if (asks && has_lost_all(group, &shrink->view) &&
-        (shrink->settled ||
+        (shrink->adopted ||
          (baton__shrink_awaits(group, 0) < 0 && !may_prove_ends(group)))) {
         progress_shrink_agree(group, &shrink->view);
         moved = true;

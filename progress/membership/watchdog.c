@@ -152,8 +152,8 @@ static void watchdog_report(baton__task_t *task)
     baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton_log_level_t level =
         baton__inquiry_leaves_report(task) ? BATON_LOG_INFO : BATON_LOG_WARN;
-    if (task->told == 0 || task->told > level) {
-        task->told = (uint8_t)level;
+    if (task->logged_level == 0 || task->logged_level > level) {
+        task->logged_level = (uint8_t)level;
         baton__describe_wait(&task->schedule, &text);
         baton__log(level, "%s", text.data);
     }
@@ -212,6 +212,52 @@ static void ask_members(const baton__stepper_t *stepper)
     }
 }
 
+/* Looks at one schedule. An inquiry about a stall of which this rank has not
+   warned begins only if *asks is true, and sets it to false. */
+static void look_at(baton__task_t *t, uint64_t now, uint64_t stall_ns,
+                    bool *asks)
+{
+    const baton_schedule_t *s = &t->schedule;
+    const uint64_t progress = baton__progress_of(s);
+    const bool warned = t->logged_level == BATON_LOG_WARN;
+    if (progress == t->seen_progress) {
+        ask_peers(s);
+        /* The answers may show that ranks have started schedules in
+           different orders; see fail_out_of_order. */
+        if (t->in_order && t->inquiries == 0 &&
+            now - t->seen_at_ns < stall_ns) {
+            baton__notice_inquire(t);
+        }
+    }
+    if (s->run.phase != BATON__RUN_RUNNING || progress != t->seen_progress ||
+        (t->inquiries == ROUNDS && !warned && baton__inquiry_saw_progress(t))) {
+        t->seen_progress = progress;
+        t->seen_at_ns = now;
+        t->asks_at_ns = now + stall_ns;
+        t->inquiries = 0;
+        t->logged_level = 0;
+    } else if (t->inquiries == ROUNDS) {
+        t->inquiries--;
+        /* If the answers are older than that, this rank was stopped
+           meanwhile. They may then be wrong by now, and another rank may
+           have reported the stall. */
+        if (now - t->asks_at_ns <= 2 * stall_ns) {
+            watchdog_report(t);
+            /* A rank that has warned asks again twice in each stall period
+               (inquiry.h). Any other rank asks ever less often, so that
+               each of many stalled schedules gets its turn. */
+            t->asks_at_ns += t->logged_level == BATON_LOG_WARN
+                                 ? stall_ns / 2
+                                 : stall_ns + (now - t->seen_at_ns);
+        }
+    } else if (now >= t->asks_at_ns && (*asks || warned)) {
+        *asks &= warned;
+        t->inquiries++;
+        t->asks_at_ns = now;
+        baton__notice_inquire(t);
+    }
+}
+
 void baton__watchdog_look(baton__stepper_t *stepper)
 {
     assert(baton__stepper_driven_here(stepper));
@@ -231,46 +277,6 @@ void baton__watchdog_look(baton__stepper_t *stepper)
     }
     bool asks = true;
     for (baton__task_t *t = stepper->tasks; t != NULL; t = t->next) {
-        const baton_schedule_t *s = &t->schedule;
-        uint64_t progress = baton__progress_of(s);
-        if (progress == t->seen_progress) {
-            ask_peers(s);
-            /* The answers may show that ranks have started schedules in
-               different orders; see fail_out_of_order. */
-            if (t->in_order && t->inquiries == 0 &&
-                now - t->seen_at_ns < stall_ns) {
-                baton__notice_inquire(t);
-            }
-        }
-        if (s->run.phase != BATON__RUN_RUNNING ||
-            progress != t->seen_progress ||
-            (t->inquiries == ROUNDS && t->told != BATON_LOG_WARN &&
-             baton__inquiry_saw_progress(t))) {
-            t->seen_progress = progress;
-            t->seen_at_ns = now;
-            t->asks_at_ns = now + stall_ns;
-            t->inquiries = 0;
-            t->told = 0;
-        } else if (t->inquiries == ROUNDS) {
-            t->inquiries--;
-            /* If the answers are older than that, this rank was stopped
-               meanwhile. They may then be wrong by now, and another rank may
-               have reported the stall. */
-            if (now - t->asks_at_ns <= 2 * stall_ns) {
-                watchdog_report(t);
-                /* A rank that has warned asks again twice in each stall period
-                   (inquiry.h). Any other rank asks ever less often, so that
-                   each of many stalled schedules gets its turn. */
-                t->asks_at_ns += t->told == BATON_LOG_WARN
-                                     ? stall_ns / 2
-                                     : stall_ns + (now - t->seen_at_ns);
-            }
-        } else if (now >= t->asks_at_ns &&
-                   (asks || t->told == BATON_LOG_WARN)) {
-            asks &= t->told == BATON_LOG_WARN;
-            t->inquiries++;
-            t->asks_at_ns = now;
-            baton__notice_inquire(t);
-        }
+        look_at(t, now, stall_ns, &asks);
     }
 }

@@ -68,7 +68,8 @@ bool baton__group_keep(baton__notice_t **list, uint64_t channel,
 {
     baton__notice_t *notice = baton__alloc(1, sizeof *notice);
     if (notice != NULL) {
-        *notice = (baton__notice_t){*list, channel, *header, peer};
+        *notice = (baton__notice_t){
+            .next = *list, .channel = channel, .header = *header, .peer = peer};
         *list = notice;
     }
     return notice != NULL;
@@ -115,13 +116,13 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
             detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
     member->first = baton__member_has_lost(member) ? member->first : loss;
     if (member->lost_count == member->lost_capacity) {
-        uint32_t room = member->lost_capacity * 2 + 4;
-        if (!baton__extend(&member->lost, member->lost_count, room,
+        uint32_t capacity = member->lost_capacity * 2 + 4;
+        if (!baton__extend(&member->lost, member->lost_count, capacity,
                            sizeof *member->lost)) {
             member->all_lost = true;
             return;
         }
-        member->lost_capacity = room;
+        member->lost_capacity = capacity;
     }
     member->lost[member->lost_count++] = loss;
 }

@@ -1,8 +1,8 @@
 /* The stepper: the tasks of all groups that one driver steps, and lists of the
    tasks that need something. The driver is the thread that holds an engine's
    driver lock (driving/engine.h), or a simulator. It makes steps
-   (driving/step.h). In a step each runnable task gets a turn, which issues its
-   ready nodes (baton__epoch_turn). */
+   (driving/step.h). In a step each runnable task issues some of its
+   ready nodes (baton__epoch_advance). */
 #pragma once
 
 #include "progress/state/task.h"
@@ -42,7 +42,7 @@ typedef struct baton__stepper {
     /* The list of groups that have endpoints of their own (root groups). Each
        of them lists its subsets, which use its endpoint. */
     baton_group_t *groups;
-    /* The first and the last of the tasks that get a turn in the next step. */
+    /* The first and the last of the tasks that the next step advances. */
     baton__task_t *runnable_head;
     baton__task_t *runnable_tail;
     /* The mailbox (baton__step_mail): a list of tasks that the driver must look
@@ -74,7 +74,7 @@ typedef struct baton__stepper {
        0: that record must read the clock. See traced.h. */
     uint64_t traced_ns;
     /* A recovery or shrink must be advanced again without any event: a peer had
-       no room for a notice, a baton_recover_fn is to be called again, or a
+       no space for a notice, a baton_recover_fn is to be called again, or a
        shrink waits for proof that lost processes have ended. */
     bool must_retry;
     /* True while this thread may not run a call node that may take long,
@@ -145,7 +145,7 @@ static inline baton__task_t *baton__stepper_next(const baton_group_t *group,
     return t;
 }
 
-/* Gives the schedule a turn in the next step. */
+/* Has the next step advance the schedule. */
 static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
 {
     assert(baton__driven_here(schedule->group));
@@ -164,11 +164,11 @@ static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
     stepper->runnable_tail = task;
 }
 
-/* Bits: the notices that are due to a peer of a schedule. */
+/* Bits: the notices that are due to a peer of a schedule, by their kinds. */
 enum {
-    BATON__TELL_HELLO = 1,   /* this rank has committed the schedule */
-    BATON__TELL_WELCOME = 2, /* the reply to the peer's HELLO */
-    BATON__TELL_FAILURE = 4  /* how the schedule failed here */
+    BATON__TELL_HELLO = 1 << BATON__MESSAGE_HELLO,
+    BATON__TELL_WELCOME = 1 << BATON__MESSAGE_WELCOME,
+    BATON__TELL_FAILURE = 1 << BATON__MESSAGE_FAILURE
 };
 
 static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)

@@ -219,7 +219,7 @@ typedef struct baton__task {
        next log. */
     uint8_t inquiries;
     /* the log level at which this stall was logged; 0: not logged */
-    uint8_t told;
+    uint8_t logged_level;
     /* the schedule's number in the trace's table of schedules, or another value
        that traced.c explains; any thread accesses it */
     _Atomic uint16_t trace;

@@ -130,11 +130,11 @@ static void pass_fence(void);
 #include "progress/driving/event_loop.c"
 
 static void begin_epoch(baton_schedule_t *schedule);
-static void take_turn(baton_schedule_t *schedule);
+static void advance(baton_schedule_t *schedule);
 static bool poll_node(baton_schedule_t *schedule);
 static void deliver(const baton_message_t *message);
 #define baton__epoch_begin_if_due             begin_epoch
-#define baton__epoch_turn(schedule, nodes)    take_turn(schedule)
+#define baton__epoch_advance(schedule, nodes) advance(schedule)
 #define baton__epoch_poll_asyncs              poll_node
 #define baton__epoch_deliver(group, message)  deliver(message)
 #define baton__epoch_collect_asyncs(schedule) ((void)0)
@@ -794,10 +794,10 @@ static bool is_complete(task_t *task)
     return task->base.begun == 0;
 }
 
-static void take_turn(baton_schedule_t *schedule)
+static void advance(baton_schedule_t *schedule)
 {
     task_t *task = task_of(schedule);
-    expect(driven == &w.engine, "who does not drive takes a turn");
+    expect(driven == &w.engine, "who does not drive advances a schedule");
     if (schedule->run.phase != BATON__RUN_RUNNING) {
         return;
     }

@@ -438,7 +438,7 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     }
     baton_log_set(note, &journal);
     baton__inquiry_take(s[1], 0, &answer);
-    first->told = 0; /* a long wait may have changed this */
+    first->logged_level = 0; /* a long wait may have changed this */
     baton__task_of(s[0])->reporter =
         (baton__reporter_t){.schedule = first->identity,
                             .at_ns = baton__clock_ns(),
@@ -449,10 +449,10 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
         support_expect(baton_schedule_wait(s[0], 30), BATON_ERR_TIMEOUT);
     }
     assert_non_null(strstr(journal.last, "on rank 0 of 3"));
-    for (int i = 0; first->told == 0; i++) {
+    for (int i = 0; first->logged_level == 0; i++) {
         support_expect(baton_schedule_wait(s[i % 2], 5), BATON_ERR_TIMEOUT);
     }
-    assert_int_equal(first->told, BATON_LOG_INFO);
+    assert_int_equal(first->logged_level, BATON_LOG_INFO);
     baton_log_set(NULL, NULL);
     support_run(s[2]);
     support_ends(s[0], BATON_OK);
