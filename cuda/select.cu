@@ -134,8 +134,8 @@ template <baton_dtype_t D> struct row {
 };
 
 /* Selects k elements or, with RedSync's search, up to 2k, even if values are
-   tied. With REUSED an earlier threshold is tried first, and the kernel `judge`
-   decides whether the later launches have anything to do. */
+   tied. With REUSED an earlier threshold is tried first, and the kernel
+   `try_earlier` decides whether the later launches have anything to do. */
 template <baton_dtype_t D>
 static cudaError_t select(cudaStream_t stream,
                           const baton_device_selection_t *s)
@@ -146,9 +146,11 @@ static cudaError_t select(cudaStream_t stream,
     baton_magnitude_t *threshold = &s->selected->threshold;
     /* A k above the number of elements means the same as count + 1 in a search,
        and the same as count otherwise. */
-    const size_t k = s->k <= count ? s->k : searches ? count + 1 : count;
+    const size_t largest = searches ? count + 1 : count;
+    const size_t k = s->k < largest ? s->k : largest;
     const size_t need = searches ? 2 * k + 1 : k;
-    const size_t most = searches ? 2 * k : 0, room = searches ? most : k;
+    const size_t most = searches ? 2 * k : 0;
+    const size_t capacity = searches ? most : k;
     if (k == 0 || count == 0) {
         return launch(publish_nothing, 1, 1, stream, s->selected, searches);
     }
@@ -159,7 +161,7 @@ static cudaError_t select(cudaStream_t stream,
     row.put(begin<D>, 1, THREADS, row.work.state, with);
     if (reuses) {
         row.put_filter();
-        row.put(judge, 1, 1, row.work.state, threshold, need);
+        row.put(try_earlier, 1, 1, row.work.state, threshold, need);
     }
     if (searches) {
         row.put_measure();
@@ -171,7 +173,7 @@ static cudaError_t select(cudaStream_t stream,
     row.put(scan, 1, WIDE, row.work.state, row.work.groups, row.blocks(),
             s->selected);
     row.put(emit<D>, row.blocks(), THREADS, row.from, row.work, s->indices,
-            room);
+            capacity);
     return row.error;
 }
 
@@ -181,7 +183,7 @@ using namespace baton_cuda;
 
 cudaError_t baton__cuda_select_load(void)
 {
-    cudaError_t error = load(judge, scan, publish_nothing, join);
+    cudaError_t error = load(try_earlier, scan, publish_nothing, join);
     return error != cudaSuccess ? error : for_each_type([](auto type) {
         constexpr baton_dtype_t D = type;
         return load(begin<D>, estimate<D>, filter_tiles<D>, radix<D>,

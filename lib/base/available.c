@@ -14,11 +14,16 @@ typedef struct version {
     const char *mount, *limit, *used, *inactive, *active;
 } version_t;
 
-static const version_t v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                             "memory.usage_in_bytes", "total_inactive_file ",
-                             "total_active_file "};
-static const version_t v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
-                             "inactive_file ", "active_file "};
+static const version_t v1 = {.mount = "/sys/fs/cgroup/memory",
+                             .limit = "memory.limit_in_bytes",
+                             .used = "memory.usage_in_bytes",
+                             .inactive = "total_inactive_file ",
+                             .active = "total_active_file "};
+static const version_t v2 = {.mount = "/sys/fs/cgroup",
+                             .limit = "memory.max",
+                             .used = "memory.current",
+                             .inactive = "inactive_file ",
+                             .active = "active_file "};
 
 static void available_read(const char *root, const char *folder,
                            const char *name, char *out, size_t bytes)
@@ -90,6 +95,16 @@ static uint64_t available_upwards(const char *root, const version_t *names,
     return least;
 }
 
+/* Returns the version of a control group with these controllers, whose names
+   are separated by commas. Returns NULL if none of them limits memory. */
+static const version_t *version_of(const char *controllers)
+{
+    if (controllers[0] == '\0') {
+        return &v2;
+    }
+    return strstr(controllers, "memory") != NULL ? &v1 : NULL;
+}
+
 /* Returns the least number of bytes that any control group of the process has
    left. /proc/self/cgroup has a line for each group: "4:memory:/job" or
    "3:cpu,memory:/job" in version 1, "0::/job" in version 2. */
@@ -107,9 +122,7 @@ static uint64_t available_in_groups(const char *root)
             continue;
         }
         *group++ = '\0';
-        const version_t *version = names[1] == '\0'                  ? &v2
-                                   : strstr(names, "memory") != NULL ? &v1
-                                                                     : NULL;
+        const version_t *version = version_of(names + 1);
         uint64_t left = version != NULL
                             ? available_upwards(root, version, group)
                             : UINT64_MAX;

@@ -144,14 +144,18 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const void *dense)
 {
     /* The cast is safe: this loop only reads the vector. */
-    const work_t work = {entries, count, indices, (void *)(uintptr_t)dense, 1};
+    const work_t work = {.entries = entries,
+                         .count = count,
+                         .indices = indices,
+                         .dense = (void *)(uintptr_t)dense};
     entries_run(GATHERS, dtype, true, __func__, &work);
 }
 
 void baton_entries_take(baton_dtype_t dtype, void *entries,
                         const uint32_t *indices, size_t count, void *dense)
 {
-    const work_t work = {entries, count, indices, dense, 1};
+    const work_t work = {
+        .entries = entries, .count = count, .indices = indices, .dense = dense};
     entries_run(TAKES, dtype, true, __func__, &work);
 }
 
@@ -159,14 +163,16 @@ void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense)
 {
     /* The cast is safe: this loop only reads the list. */
-    const work_t work = {(void *)(uintptr_t)entries, count, NULL, dense, 1};
+    const work_t work = {
+        .entries = (void *)(uintptr_t)entries, .count = count, .dense = dense};
     entries_run(PUTS, dtype, false, __func__, &work);
 }
 
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense)
 {
-    const work_t work = {entries, count, NULL, dense, factor};
+    const work_t work = {
+        .entries = entries, .count = count, .dense = dense, .factor = factor};
     entries_run(ADDS, dtype, false, __func__, &work);
 }
 

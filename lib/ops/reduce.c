@@ -144,12 +144,22 @@ static uint64_t identity_bits(baton__op_kind_t kind, baton_dtype_t dtype)
     const uint64_t sign = UINT64_C(1) << (8 * bytes - 1);
     const uint64_t most = is_float ? BATON__INFINITY(bytes, digits)
                                    : (UINT64_C(1) << (digits - 1)) * 2 - 1;
-    return kind == BATON__OP_SUM    ? (is_float ? sign : 0)
-           : kind == BATON__OP_PROD ? (is_float ? most & most >> 1 : 1)
-           : kind == BATON__OP_MIN  ? most
-           : kind == BATON__OP_MAX  ? (is_float ? sign | most : ~most)
-           : kind == BATON__OP_BAND ? (dtype == BATON_BOOL ? 1 : UINT64_MAX)
-                                    : kind == BATON__OP_LAND;
+    switch ((int)kind) {
+    case BATON__OP_SUM:
+        return is_float ? sign : 0;
+    case BATON__OP_PROD:
+        return is_float ? most & most >> 1 : 1;
+    case BATON__OP_MIN:
+    case BATON__OP_MINLOC:
+        return most;
+    case BATON__OP_MAX:
+    case BATON__OP_MAXLOC:
+        return is_float ? sign | most : ~most;
+    case BATON__OP_BAND:
+        return dtype == BATON_BOOL ? 1 : UINT64_MAX;
+    default:
+        return kind == BATON__OP_LAND;
+    }
 }
 
 static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
@@ -160,12 +170,9 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
     size_t size = baton_dtype_size(dtype);
     baton_dtype_t part = baton__part_of(dtype);
     size_t at = baton_dtype_size(part);
-    baton__op_kind_t of_part = kind == BATON__OP_MINLOC   ? BATON__OP_MIN
-                               : kind == BATON__OP_MAXLOC ? BATON__OP_MAX
-                                                          : kind;
     unsigned char element[16] = {0};
-    baton__put_bits(element, identity_bits(of_part, part), at);
-    if (of_part != kind) {
+    baton__put_bits(element, identity_bits(kind, part), at);
+    if (kind == BATON__OP_MINLOC || kind == BATON__OP_MAXLOC) {
         memcpy(element + (at < sizeof last ? sizeof last : at), &last,
                sizeof last);
     } else if (part != dtype && kind == BATON__OP_SUM) {

@@ -593,7 +593,8 @@ static size_t select_filtered(const baton_accumulation_t *first,
     uint32_t *candidates = (uint32_t *)(keys + capacity);
     int raised = 0, lowered = 0;
     for (;;) {
-        found_t list = {candidates, keys, NULL, capacity, 0};
+        found_t list = {
+            .indices = candidates, .keys = keys, .capacity = capacity};
         select_pass(of, filter, where.low, &list);
         of = &computed;
         size_t found = list.count;
@@ -797,11 +798,14 @@ static size_t list_keys(baton_dtype_t dtype, const char *entries, size_t count,
                         uint64_t low, uint32_t *positions, uint64_t *keys)
 {
     baton__filter_t filter = baton__filter_of(dtype, BATON_SIDE_BOTH);
-    size_t bytes = baton_dtype_size(dtype);
-    return (bytes == sizeof(uint16_t) ? list_keys_16
-            : bytes == sizeof(uint32_t)
-                ? list_keys_32
-                : list_keys_64)(entries, count, &filter, low, positions, keys);
+    switch (baton_dtype_size(dtype)) {
+    case sizeof(uint16_t):
+        return list_keys_16(entries, count, &filter, low, positions, keys);
+    case sizeof(uint32_t):
+        return list_keys_32(entries, count, &filter, low, positions, keys);
+    default:
+        return list_keys_64(entries, count, &filter, low, positions, keys);
+    }
 }
 
 size_t baton_entries_largest_scratch_bytes(size_t count, size_t k)

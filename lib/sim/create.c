@@ -108,8 +108,10 @@ void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg)
 
 static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 {
-    return sim == NULL ? baton__error(BATON_ERR_INVALID, "sim is NULL")
-           : rank >= 0 && rank < sim->options.ranks
+    if (sim == NULL) {
+        return baton__error(BATON_ERR_INVALID, "sim is NULL");
+    }
+    return rank >= 0 && rank < sim->options.ranks
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID, "sim: rank %d is not in 0..%d",
                               rank, sim->options.ranks - 1);
@@ -117,10 +119,10 @@ static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 
 baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
 {
-    if (sim == NULL) {
-        return check_rank(sim, 0);
+    baton_status_t status = check_rank(sim, 0);
+    if (status == BATON_OK) {
+        status = baton__distribution_check("sim: lag", &lag);
     }
-    baton_status_t status = baton__distribution_check("sim: lag", &lag);
     if (status == BATON_OK) {
         sim->net.lag = lag;
         sim->net.has_lag = !baton__distribution_is_zero(&lag);

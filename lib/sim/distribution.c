@@ -108,8 +108,9 @@ static double distribution_sample(const baton_distribution_t *distribution,
 double baton__distribution_sample(const baton_distribution_t *distribution,
                                   uint64_t random)
 {
-    double value = distribution_sample(distribution, random);
-    return value < 0 ? 0 : value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
+    double sample = distribution_sample(distribution, random);
+    double value = sample < 0 ? 0 : sample;
+    return value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
 }
 
 bool baton__distribution_is_zero(const baton_distribution_t *distribution)

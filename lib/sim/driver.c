@@ -18,9 +18,11 @@
 
 double baton_sim_now_us(const baton_sim_t *sim)
 {
-    return sim == NULL             ? 0
-           : sim->stepping != NULL ? baton__sim_clock(sim->stepping)
-                                   : sim->net.now_us;
+    if (sim == NULL) {
+        return 0;
+    }
+    return sim->stepping != NULL ? baton__sim_clock(sim->stepping)
+                                 : sim->net.now_us;
 }
 
 double baton_schedule_ended_us(const baton_schedule_t *schedule)
@@ -134,18 +136,24 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim, uint32_t index,
     for (uint32_t k = 0; k < port->completion_count && k < COMPLETIONS; k++) {
         const baton__sim_completion_t *completion =
             &port->completions[port->completion_first + k];
-        const baton_message_t *message = completion->kind == BATON_EVENT_ARRIVED
-                                             ? completion->subject
-                                             : NULL;
-        if (pass == EVENTS && message != NULL) {
-            baton__prefetch(message, sizeof(baton__sim_item_t) / BATON__LINE);
-            baton__prefetch(group->table.places, 1);
+        const baton_message_t *message = NULL;
+        const baton_schedule_t *schedule = NULL;
+        if (completion->kind == BATON_EVENT_ARRIVED) {
+            message = completion->subject;
+        } else if (completion->kind == BATON_EVENT_SENT) {
+            schedule = completion->subject;
         }
-        const baton_schedule_t *schedule =
-            pass == EVENTS || completion->kind == BATON_EVENT_LOST ? NULL
-            : message == NULL
-                ? completion->subject
-                : baton__group_find(group, message->header.schedule);
+        if (pass == EVENTS) {
+            if (message != NULL) {
+                baton__prefetch(message,
+                                sizeof(baton__sim_item_t) / BATON__LINE);
+                baton__prefetch(group->table.places, 1);
+            }
+            continue;
+        }
+        if (message != NULL) {
+            schedule = baton__group_find(group, message->header.schedule);
+        }
         if (schedule != NULL && pass == TASK) {
             baton__prefetch(baton__task_of(schedule), TASK_LINES);
         } else if (schedule != NULL) {
@@ -270,8 +278,10 @@ static progress_t sim_driver_advance(baton_sim_t *sim, double until_us)
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *operation)
 {
-    return !baton__is_given(sim, true, operation, "sim") ? BATON_ERR_INVALID
-           : sim_driver_is_inside(sim)
+    if (!baton__is_given(sim, true, operation, "sim")) {
+        return BATON_ERR_INVALID;
+    }
+    return sim_driver_is_inside(sim)
                ? baton__error(BATON_ERR_STATE,
                               "sim: %s can't be called in a callback",
                               operation)
