@@ -15,38 +15,43 @@
 #define BATON__MPI_INIT(P, Name) P##MPIX_##Name##_init
 #endif
 
-/* The kinds of collectives: enumerator, name in MPI, name in Baton, the extents
-   of the source and of the target on a rank, and traits. The extents are NONE:
-   the collective has no such side; PART: one vector or block of `count`
-   elements; BLOCKS: one block for each rank. The traits are:
-
-     REDUCES    the collective combines elements by an operation
-     ROOTED     the collective has a root
-     SOURCE     only the root has a source
-     TARGET     only the root has a target
-     LOCAL      each rank decides for itself whether it works in place
-     PRIVATE    a rank does not know the sizes of all other ranks' blocks */
+/* The kinds of collectives: enumerator, name in MPI in two spellings, name in
+   Baton, the macro of the parameters (parameters.h), the extents of the source
+   and of the target on a rank, and traits. The extents are NONE: the collective
+   has no such side; PART: one vector or block of `count` elements; BLOCKS: one
+   block for each rank. */
 #define BATON__MPI_LIST(X)                                                     \
-    X(BARRIER, Barrier, barrier, NONE, NONE, 0)                                \
-    X(BCAST, Bcast, broadcast, NONE, PART, ROOTED)                             \
-    X(REDUCE, Reduce, reduce, PART, PART, REDUCES | ROOTED | TARGET | LOCAL)   \
-    X(ALLREDUCE, Allreduce, allreduce, PART, PART, REDUCES)                    \
-    X(GATHER, Gather, gather, PART, BLOCKS, ROOTED | TARGET | LOCAL)           \
-    X(GATHERV, Gatherv, gatherv, PART, BLOCKS,                                 \
-      ROOTED | TARGET | LOCAL | PRIVATE)                                       \
-    X(SCATTER, Scatter, scatter, BLOCKS, PART, ROOTED | SOURCE | LOCAL)        \
-    X(SCATTERV, Scatterv, scatterv, BLOCKS, PART,                              \
-      ROOTED | SOURCE | LOCAL | PRIVATE)                                       \
-    X(ALLGATHER, Allgather, allgather, PART, BLOCKS, 0)                        \
-    X(ALLGATHERV, Allgatherv, allgatherv, PART, BLOCKS, 0)                     \
-    X(ALLTOALL, Alltoall, alltoall, BLOCKS, BLOCKS, 0)                         \
-    X(ALLTOALLV, Alltoallv, alltoallv, BLOCKS, BLOCKS, PRIVATE)                \
-    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, BLOCKS, PART,            \
-      REDUCES | LOCAL)                                                         \
-    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter, BLOCKS,      \
-      PART, REDUCES | LOCAL)                                                   \
-    X(SCAN, Scan, scan, PART, PART, REDUCES | LOCAL)                           \
-    X(EXSCAN, Exscan, exscan, PART, PART, REDUCES | LOCAL)
+    X(BARRIER, Barrier, barrier, barrier, COMM, NONE, NONE, .reduces = false)  \
+    X(BCAST, Bcast, bcast, broadcast, BROADCAST, NONE, PART, .rooted = true,   \
+      .one_round = 4)                                                          \
+    X(REDUCE, Reduce, reduce, reduce, REDUCTION_TO_ROOT, PART, PART,           \
+      .reduces = true, .rooted = true, .target_at_root = true, .local = true)  \
+    X(ALLREDUCE, Allreduce, allreduce, allreduce, REDUCTION, PART, PART,       \
+      .reduces = true)                                                         \
+    X(GATHER, Gather, gather, gather, MOVE_AT_ROOT, PART, BLOCKS,              \
+      .one_round = 8, .rooted = true, .target_at_root = true, .local = true)   \
+    X(GATHERV, Gatherv, gatherv, gatherv, GATHER_V_TO_ROOT, PART, BLOCKS,      \
+      .rooted = true, .target_at_root = true, .local = true, .hidden = true)   \
+    X(SCATTER, Scatter, scatter, scatter, MOVE_AT_ROOT, BLOCKS, PART,          \
+      .one_round = 8, .rooted = true, .source_at_root = true, .local = true)   \
+    X(SCATTERV, Scatterv, scatterv, scatterv, SCATTER_V, BLOCKS, PART,         \
+      .rooted = true, .source_at_root = true, .local = true, .hidden = true)   \
+    X(ALLGATHER, Allgather, allgather, allgather, MOVE, PART, BLOCKS,          \
+      .one_round = 8)                                                          \
+    X(ALLGATHERV, Allgatherv, allgatherv, allgatherv, GATHER_V, PART, BLOCKS,  \
+      .reduces = false)                                                        \
+    X(ALLTOALL, Alltoall, alltoall, alltoall, MOVE, BLOCKS, BLOCKS,            \
+      .one_round = 8)                                                          \
+    X(ALLTOALLV, Alltoallv, alltoallv, alltoallv, EXCHANGE_V, BLOCKS, BLOCKS,  \
+      .hidden = true)                                                          \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, reduce_scatter,          \
+      REDUCTION_V, BLOCKS, PART, .reduces = true, .local = true)               \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block,        \
+      reduce_scatter, REDUCTION, BLOCKS, PART, .reduces = true, .local = true) \
+    X(SCAN, Scan, scan, scan, REDUCTION, PART, PART, .reduces = true,          \
+      .local = true)                                                           \
+    X(EXSCAN, Exscan, exscan, exscan, REDUCTION, PART, PART, .reduces = true,  \
+      .local = true)
 
 typedef enum baton__mpi_kind {
 #define BATON__MPI_ENUM(KIND, ...) BATON__MPI_##KIND,
@@ -61,19 +66,20 @@ typedef enum baton__mpi_span {
     BATON__MPI_BLOCKS
 } baton__mpi_span_t;
 
-enum baton__mpi_trait {
-    BATON__MPI_REDUCES = 1,
-    BATON__MPI_ROOTED = 2,
-    BATON__MPI_SOURCE = 4,
-    BATON__MPI_TARGET = 8,
-    BATON__MPI_LOCAL = 16,
-    BATON__MPI_PRIVATE = 32
-};
-
 typedef struct baton__mpi_traits {
     const char *name; /* "Allreduce" */
+    baton_status_t (*create)(baton_group_t *group,
+                             const baton_operands_t *operands,
+                             baton_schedule_t **out);
     baton__mpi_span_t source, target;
-    unsigned traits;
+    /* Open MPI runs the collective as one round of messages, all sent at once,
+       if blocks are short and there are at most so many ranks. */
+    int one_round;
+    bool reduces; /* the collective combines elements by an operation */
+    bool rooted;  /* the collective has a root */
+    bool source_at_root, target_at_root; /* only the root has this side */
+    bool local;  /* each rank decides for itself whether it works in place */
+    bool hidden; /* a rank does not know the sizes of all other ranks' blocks */
 } baton__mpi_traits_t;
 
 extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
@@ -113,7 +119,8 @@ typedef struct baton__mpi_call {
 #define BATON__MPI_LEFT       (-1)
 #define BATON__MPI_LEFT_FIRST (-2)
 
-static inline bool baton__mpi_has(const baton__mpi_call_t *call, unsigned trait)
+static inline const baton__mpi_traits_t *
+baton__mpi_traits_of(const baton__mpi_call_t *call)
 {
-    return (baton__mpi_traits[call->kind].traits & trait) != 0;
+    return &baton__mpi_traits[call->kind];
 }

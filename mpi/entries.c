@@ -156,22 +156,15 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
    bytes of its vector. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
-typedef baton_status_t (*create_fn)(baton_group_t *group,
-                                    const baton_operands_t *operands,
-                                    baton_schedule_t **out);
-
-#define CREATE(KIND, name, create, ...) baton_##create##_create,
-static const create_fn creates[BATON__MPI_KINDS] = {BATON__MPI_LIST(CREATE)};
-
 static baton_status_t entries_create(baton__mpi_entry_t *entry,
                                      const baton__mpi_op_t *op)
 {
     const baton__mpi_shape_t *shape = &entry->shape;
+    const baton__mpi_traits_t *traits = &baton__mpi_traits[shape->kind];
     const baton__mpi_vectors_t *v = &op->vectors;
     char name[64];
     (void)snprintf(name, sizeof name, "%s%s",
-                   op->persistent ? "persistent " : "",
-                   baton__mpi_traits[shape->kind].name);
+                   op->persistent ? "persistent " : "", traits->name);
     entry->source = v->source.memory;
     entry->target = v->target.memory;
     baton_operands_t on = {.source = entry->source,
@@ -186,10 +179,7 @@ static baton_status_t entries_create(baton__mpi_entry_t *entry,
     if (shape->kind == BATON__MPI_ALLTOALLV) {
         on.target_counts = shape->counts + shape->size;
     }
-    if (shape->kind == BATON__MPI_BARRIER) {
-        on.dtype = BATON_DTYPE_NONE;
-    }
-    return creates[shape->kind](op->comm->group, &on, &entry->schedule);
+    return traits->create(op->comm->group, &on, &entry->schedule);
 }
 
 static void free_entry(baton__mpi_entry_t *entry)
@@ -273,15 +263,14 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
 }
 
 /* An entry is not kept for further calls if the call is persistent, if the
-   collective has the trait PRIVATE, or if the shape has a reduction function of
-   the program: the same MPI_Op may later stand for another function, and the
+   collective has the trait `hidden`, or if the shape has a reduction function
+   of the program: the same MPI_Op may later stand for another function, and the
    same MPI_Datatype for another type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {
-    bool keeps =
-        (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0 &&
-        shape->function == NULL && !op->persistent;
+    bool keeps = !baton__mpi_traits[shape->kind].hidden &&
+                 shape->function == NULL && !op->persistent;
     op->entry = keeps ? entries_find(op->comm, shape) : NULL;
     if (op->entry != NULL) {
         return BATON_OK;

@@ -5,20 +5,23 @@
 
 static bool has_source(const baton__mpi_call_t *call, int rank)
 {
-    return baton__mpi_traits[call->kind].source != BATON__MPI_NONE &&
-           (!baton__mpi_has(call, BATON__MPI_SOURCE) || rank == call->root);
+    const baton__mpi_traits_t *traits = baton__mpi_traits_of(call);
+    return traits->source != BATON__MPI_NONE &&
+           (!traits->source_at_root || rank == call->root);
 }
 
 static bool has_target(const baton__mpi_call_t *call, int rank)
 {
-    return baton__mpi_traits[call->kind].target != BATON__MPI_NONE &&
-           (!baton__mpi_has(call, BATON__MPI_TARGET) || rank == call->root);
+    const baton__mpi_traits_t *traits = baton__mpi_traits_of(call);
+    return traits->target != BATON__MPI_NONE &&
+           (!traits->target_at_root || rank == call->root);
 }
 
 static bool is_in_place(const baton__mpi_call_t *call, int rank)
 {
-    const baton__mpi_side_t *side =
-        baton__mpi_has(call, BATON__MPI_SOURCE) ? &call->target : &call->source;
+    const baton__mpi_side_t *side = baton__mpi_traits_of(call)->source_at_root
+                                        ? &call->target
+                                        : &call->source;
     return has_source(call, rank) && has_target(call, rank) &&
            side->memory == MPI_IN_PLACE;
 }
@@ -50,11 +53,10 @@ static bool is_valid_side(const baton__mpi_side_t *side, int blocks)
 
 bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
 {
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    const baton__mpi_traits_t *traits = baton__mpi_traits_of(call);
     bool in_place = is_in_place(call, rank);
-    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
-    return (!baton__mpi_has(call, BATON__MPI_ROOTED) ||
-            (call->root >= 0 && call->root < size)) &&
+    bool scatters = traits->source_at_root;
+    return (!traits->rooted || (call->root >= 0 && call->root < size)) &&
            (!has_source(call, rank) || (in_place && !scatters) ||
             is_valid_side(&call->source, blocks_of(traits->source, size))) &&
            (!has_target(call, rank) || (in_place && scatters) ||
@@ -65,11 +67,10 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
    has all ranks' blocks if this rank has that side, else the other side. */
 static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
 {
-    bool by_source =
-        has_source(call, rank) &&
-        (baton__mpi_traits[call->kind].source == BATON__MPI_BLOCKS ||
-         !has_target(call, rank)) &&
-        call->source.memory != MPI_IN_PLACE;
+    bool by_source = has_source(call, rank) &&
+                     (baton__mpi_traits_of(call)->source == BATON__MPI_BLOCKS ||
+                      !has_target(call, rank)) &&
+                     call->source.memory != MPI_IN_PLACE;
     return by_source ? &call->source : &call->target;
 }
 
@@ -100,20 +101,21 @@ static int fill_counts(const baton__mpi_side_t *side, int size, size_t unit,
 int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
                      baton__mpi_shape_t *shape)
 {
-    *shape = (baton__mpi_shape_t){.kind = call->kind,
-                                  .in_place =
-                                      is_in_place(call, rank) &&
-                                      !baton__mpi_has(call, BATON__MPI_LOCAL),
-                                  .dtype = BATON_U8,
-                                  .root = call->root,
-                                  .size = size};
+    *shape =
+        (baton__mpi_shape_t){.kind = call->kind,
+                             .in_place = is_in_place(call, rank) &&
+                                         !baton__mpi_traits_of(call)->local,
+                             .dtype = BATON_U8,
+                             .root = call->root,
+                             .size = size};
     if (call->kind == BATON__MPI_BARRIER) {
+        shape->dtype = BATON_DTYPE_NONE;
         return MPI_SUCCESS;
     }
     const baton__mpi_side_t *side = ruler(call, rank);
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    const baton__mpi_traits_t *traits = baton__mpi_traits_of(call);
     size_t unit = 1;
-    if (!baton__mpi_has(call, BATON__MPI_REDUCES)) {
+    if (!baton__mpi_traits_of(call)->reduces) {
         unit = baton__mpi_type_bytes(side->type);
     } else if (!baton__mpi_reduction(side->type, call->op, &shape->dtype,
                                      &shape->op)) {
@@ -169,10 +171,7 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
     for (int r = 0; shape->counts != NULL && r < shape->size; r++) {
         sum += shape->counts[r];
     }
-    size_t unit = shape->op != NULL
-                      ? baton_op_element_bytes(shape->op, shape->dtype)
-                      : baton_dtype_size(shape->dtype);
-    return sum * unit;
+    return sum * baton_op_element_bytes(shape->op, shape->dtype);
 }
 
 /* ---- vectors ------------------------------------------------------------- */
@@ -258,8 +257,7 @@ static int vector_init(const baton__mpi_call_t *call,
 {
     v->side = *side;
     v->blocks = blocks;
-    if (baton__mpi_has(call, BATON__MPI_REDUCES) ||
-        is_one_piece(side, blocks)) {
+    if (baton__mpi_traits_of(call)->reduces || is_one_piece(side, blocks)) {
         v->memory = side->memory != NULL ? side->memory : empty;
         return MPI_SUCCESS;
     }
@@ -273,10 +271,10 @@ static int vector_init(const baton__mpi_call_t *call,
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
-    if (baton__mpi_has(call, BATON__MPI_REDUCES)) {
+    if (baton__mpi_traits_of(call)->reduces) {
         return vector_init(call, &call->target, 1, &nothing[0], &v->source);
     }
-    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
+    bool scatters = baton__mpi_traits_of(call)->source_at_root;
     const baton__mpi_side_t *whole = scatters ? &call->source : &call->target;
     baton__mpi_vector_t *part = scatters ? &v->target : &v->source;
     part->side = (baton__mpi_side_t){.memory = vectors_place_of(whole, rank),
@@ -322,7 +320,7 @@ static int vectors_split(const baton__mpi_call_t *call,
                          const baton__mpi_vector_t *target)
 {
     size_t all = baton__mpi_shape_bytes(shape);
-    bool sums = baton__mpi_has(call, BATON__MPI_REDUCES);
+    bool sums = baton__mpi_traits_of(call)->reduces;
     size_t bytes = sums ? all : vectors_bytes_of(&source->side, source->blocks);
     size_t room = sums ? all : vectors_bytes_of(&target->side, target->blocks);
     if ((uintptr_t)source->memory >= (uintptr_t)target->memory + room ||
@@ -338,12 +336,12 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
                             const baton__mpi_shape_t *shape, int rank,
                             baton__mpi_vectors_t *v)
 {
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    const baton__mpi_traits_t *traits = baton__mpi_traits_of(call);
     baton__mpi_vector_t *source = &v->source;
     baton__mpi_vector_t *target = &v->target;
     bool persistent = call->way == BATON__MPI_PERSISTENT;
     bool apart = is_in_place(call, rank) && !shape->in_place;
-    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
+    bool scatters = baton__mpi_traits_of(call)->source_at_root;
     *v = (baton__mpi_vectors_t){{.packs = true, .type = MPI_DATATYPE_NULL},
                                 {.type = MPI_DATATYPE_NULL}};
     int code = apart ? init_apart(call, rank, v) : MPI_SUCCESS;
