@@ -311,11 +311,11 @@ PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
 #define TEXT_(a) #a
 #define TEXT(a)  TEXT_(a)
 
-extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
     .name = TEXT(BATON__KERNELS_ISA),
     .reduce = {BATON_SIGNED_LIST(INTEGER_ROW) BATON_UNSIGNED_LIST(INTEGER_ROW)
                    BATON_FLOAT_LIST(FLOAT_ROW)[BATON_BOOL] = {BITWISE(1)},
                BATON_COMPLEX_LIST(COMPLEX_ROW) BATON_PAIR_LIST(PAIR_ROW)},
     .average = {BATON_FLOAT_LIST(AVERAGE)},
+    .select = &JOIN(baton__select_kernels_, BATON__KERNELS_ISA),
 };

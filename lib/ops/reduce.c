@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/log.h"
-#include "ops/select.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -19,13 +18,7 @@
 
 /* kernels.cmake defines BATON__X86_KERNELS if it also builds the tables for
    AVX2 and later instruction sets. */
-extern const baton__kernels_t baton__kernels_baseline;
-extern const baton__select_kernels_t baton__select_kernels_baseline;
 #if defined(BATON__X86_KERNELS)
-extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
-extern const baton__select_kernels_t baton__select_kernels_avx2,
-    baton__select_kernels_avx512;
-
 /* Asks the processor itself whether it has f16c, since __builtin_cpu_supports
    of clang 14 does not know that name. */
 static bool has_f16c(void)
@@ -106,20 +99,6 @@ const baton__kernels_t *baton__kernels(void)
         atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
     }
     return kernels;
-}
-
-const baton__select_kernels_t *baton__select_kernels(void)
-{
-#if defined(BATON__X86_KERNELS)
-    const baton__kernels_t *kernels = baton__kernels();
-    if (kernels == &baton__kernels_avx512) {
-        return &baton__select_kernels_avx512;
-    }
-    if (kernels == &baton__kernels_avx2) {
-        return &baton__select_kernels_avx2;
-    }
-#endif
-    return &baton__select_kernels_baseline;
 }
 
 void baton__kernels_forget(void)

@@ -21,8 +21,8 @@
    first pass computes the vector (select_kernels.c). A guess, from a similar
    vector, replaces the sample. If the guess was wrong, the vector is computed
    by then, and a sample of it is taken. */
-#include "ops/select.h"
 #include "base/error.h"
+#include "ops/kernels.h"
 
 #include "base/random.h"
 #include "ops/bits.h"
@@ -272,7 +272,7 @@ static void draw_sample(const baton_accumulation_t *of,
             copy_elements(right, of->right, at, count, bytes);
             copy_elements(velocity, of->velocity, at, count,
                           of->short_velocity ? sizeof(uint16_t) : bytes);
-            (void)baton__select_kernels()->of[of->dtype].pass(
+            (void)baton__kernels()->select->of[of->dtype].pass(
                 &some, 0, count, filter, 0, indices, values);
         }
         for (size_t i = 0; i < count; i++) {
@@ -405,7 +405,7 @@ static void select_pass(const baton_accumulation_t *of,
 {
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
-    const baton__select_kernels_t *kernels = baton__select_kernels();
+    const baton__select_kernels_t *kernels = baton__kernels()->select;
     /* The first piece is shorter than the others, so that the others begin at a
        cache line: of the new velocities if velocities are stored as bf16, else
        of `sum`. */
@@ -453,16 +453,6 @@ static baton_selection_t select_of(const baton_accumulation_t *of)
                                .first = of->first};
 }
 
-static size_t select_find(const baton_selection_t *from,
-                          const baton__filter_t *filter, uint64_t least,
-                          uint32_t *indices, size_t capacity)
-{
-    const baton_accumulation_t of = select_vector_of(from);
-    found_t found = {.indices = indices, .capacity = capacity};
-    select_pass(&of, filter, least, &found);
-    return found.count;
-}
-
 /* ---- exact, without memory --------------------------------------------- */
 
 /* Returns the key of the k-th largest of all elements, at least k of which must
@@ -499,10 +489,12 @@ static size_t take_ties(const baton_selection_t *from,
                         const uint32_t *candidates, const uint64_t *keys,
                         uint32_t *indices)
 {
-    size_t above = 0;
+    const baton_accumulation_t of = select_vector_of(from);
+    found_t larger = {.indices = indices, .capacity = k};
     if (key < filter->nan) {
-        above = select_find(from, filter, key + 1, indices, k);
+        select_pass(&of, filter, key + 1, &larger);
     }
+    size_t above = larger.count;
     if (above >= k) { /* then the threshold is higher than `key` */
         return SIZE_MAX;
     }
@@ -719,6 +711,20 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                : baton_select_topk(&from, k, indices, scratch, threshold_out);
 }
 
+/* Computes the vector if necessary, and selects the elements that reach the
+   threshold. Returns their number, which may exceed the capacity. */
+static size_t select_at_least(const baton_accumulation_t *of,
+                              baton_magnitude_t threshold, uint32_t *indices,
+                              size_t capacity)
+{
+    const baton_selection_t from = select_of(of);
+    const baton__filter_t filter = baton__filter_of(of->dtype, of->side);
+    found_t found = {.indices = indices, .capacity = capacity};
+    select_pass(of, &filter, threshold > 0 ? threshold : 1, &found);
+    return found.count <= capacity ? found.count
+                                   : baton_select_count(&from, threshold);
+}
+
 size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
@@ -728,12 +734,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
         return 0;
     }
     const baton_accumulation_t all = completed(of);
-    const baton_selection_t from = select_of(of);
-    const baton__filter_t filter = baton__filter_of(of->dtype, of->side);
-    found_t found = {.indices = indices, .capacity = capacity};
-    select_pass(&all, &filter, threshold > 0 ? threshold : 1, &found);
-    return found.count <= capacity ? found.count
-                                   : baton_select_count(&from, threshold);
+    return select_at_least(&all, threshold, indices, capacity);
 }
 
 /* ---- candidates -------------------------------------------------------- */
@@ -865,10 +866,8 @@ size_t baton_select_at_least(const baton_selection_t *from,
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
-    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
-    size_t found = select_find(from, &filter, threshold > 0 ? threshold : 1,
-                               indices, capacity);
-    return found <= capacity ? found : baton_select_count(from, threshold);
+    const baton_accumulation_t of = select_vector_of(from);
+    return select_at_least(&of, threshold, indices, capacity);
 }
 
 size_t baton_select_count(const baton_selection_t *from,
@@ -882,7 +881,7 @@ size_t baton_select_count(const baton_selection_t *from,
     if (least > filter.nan) {
         return 0;
     }
-    return baton__select_kernels()->of[from->dtype].count(
+    return baton__kernels()->select->of[from->dtype].count(
         from->values, from->count, &filter, least);
 }
 

@@ -30,8 +30,6 @@ enum {
     TILE_LANES = 256     /* number of partial sums over all tiles */
 };
 
-extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
-
 /* ---- elements that are computed ---------------------------------------- */
 
 /* Stores a whole line past the caches. After a streaming store of half a line
@@ -522,10 +520,11 @@ MEASURE(measure_f64, 8, 64, AS_THEY_ARE, AS_IT_IS)
 /* ---- the table --------------------------------------------------------- */
 
 #define ROW(NAME, name, bytes, ...)                                            \
-    [BATON_##NAME] = {pass_##name, scale_##name, count_##bytes, measure_##name},
+    [BATON_##NAME] = {.pass = pass_##name,                                     \
+                      .scale = scale_##name,                                   \
+                      .count = count_##bytes,                                  \
+                      .measure = measure_##name},
 
-extern const baton__select_kernels_t JOIN(baton__select_kernels_,
-                                          BATON__KERNELS_ISA);
 const baton__select_kernels_t JOIN(baton__select_kernels_,
                                    BATON__KERNELS_ISA) = {
     .of = {BATON_FLOAT_LIST(ROW)},
