@@ -322,8 +322,9 @@ static int vectors_split(const baton__mpi_call_t *call,
     size_t all = baton__mpi_shape_bytes(shape);
     bool sums = baton__mpi_traits_of(call)->reduces;
     size_t bytes = sums ? all : vectors_bytes_of(&source->side, source->blocks);
-    size_t room = sums ? all : vectors_bytes_of(&target->side, target->blocks);
-    if ((uintptr_t)source->memory >= (uintptr_t)target->memory + room ||
+    size_t target_bytes =
+        sums ? all : vectors_bytes_of(&target->side, target->blocks);
+    if ((uintptr_t)source->memory >= (uintptr_t)target->memory + target_bytes ||
         (uintptr_t)target->memory >= (uintptr_t)source->memory + bytes) {
         return MPI_SUCCESS;
     }

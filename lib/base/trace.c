@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

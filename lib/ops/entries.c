@@ -289,7 +289,7 @@ static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
     return lowest;
 }
 
-static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
+static bool are_lists_valid(baton_dtype_t dtype, const baton_entries_t *lists,
                             size_t list_count, const void *out,
                             const char *function)
 {
@@ -330,7 +330,7 @@ static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out)
 {
-    return are_lists_given(dtype, lists, list_count, out, __func__)
+    return are_lists_valid(dtype, lists, list_count, out, __func__)
                ? entries_sum_lists(dtype, NULL, lists, list_count, out)
                : 0;
 }
@@ -340,7 +340,7 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               void *out)
 {
     return baton__is_given(dense, true, __func__, "dense") &&
-                   are_lists_given(dtype, lists, list_count, out, __func__)
+                   are_lists_valid(dtype, lists, list_count, out, __func__)
                ? entries_sum_lists(dtype, dense, lists, list_count, out)
                : 0;
 }

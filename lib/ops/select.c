@@ -377,8 +377,8 @@ static void select_take(baton_dtype_t dtype, found_t *found,
                         const baton__filter_t *filter, const uint32_t *indices,
                         const uint64_t *values, size_t count)
 {
-    size_t room = found->capacity - found->count;
-    size_t taken = count < room ? count : room;
+    size_t left = found->capacity - found->count;
+    size_t taken = count < left ? count : left;
     switch (baton_dtype_size(dtype)) {
     case sizeof(uint16_t):
         take_16(found, filter, indices, (const void *)values, taken);
@@ -642,7 +642,7 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out)
 {
-    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(from, k, indices, scratch, __func__)) {
         return 0;
     }
     if (k > 0 && from->count > 0) {
@@ -657,8 +657,8 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
 
 /* ---- selection from vectors that are computed on the way ---------------- */
 
-static bool accumulation_given(const baton_accumulation_t *of,
-                               const char *function)
+static bool accumulation_is_valid(const baton_accumulation_t *of,
+                                  const char *function)
 {
     return baton__is_given(of, true, function, "of") &&
            baton__is_selectable(of->dtype, function) &&
@@ -691,12 +691,12 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
 {
-    if (!accumulation_given(of, __func__)) {
+    if (!accumulation_is_valid(of, __func__)) {
         return 0;
     }
     baton_accumulation_t all = completed(of);
     const baton_selection_t from = select_of(of);
-    if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(&from, k, indices, scratch, __func__)) {
         return 0;
     }
     bool cached =
@@ -729,7 +729,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_is_valid(of, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
@@ -742,7 +742,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_is_valid(of, __func__) ||
         !baton__is_given(candidates, true, __func__, "candidates") ||
         !baton__is_given(candidates->entries, candidates->capacity > 0,
                          __func__, "candidates->entries") ||
@@ -862,7 +862,7 @@ size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity)
 {
-    if (!baton__selection_given(from, __func__) ||
+    if (!baton__selection_is_valid(from, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
@@ -873,7 +873,7 @@ size_t baton_select_at_least(const baton_selection_t *from,
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold)
 {
-    if (!baton__selection_given(from, __func__)) {
+    if (!baton__selection_is_valid(from, __func__)) {
         return 0;
     }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
@@ -904,8 +904,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
    selection among the values. */
 size_t baton_entries_scratch_bytes(size_t count, size_t k)
 {
-    size_t kept = k < count ? k : count;
-    return count * sizeof(double) + (kept + 2) / 2 * 2 * sizeof(uint32_t) +
+    size_t selected = k < count ? k : count;
+    return count * sizeof(double) + (selected + 2) / 2 * 2 * sizeof(uint32_t) +
            baton_select_scratch_bytes(count, k);
 }
 
@@ -925,18 +925,18 @@ size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
     uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
     baton_entries_split(dtype, entries, count, NULL, values);
     baton_selection_t from = {.dtype = dtype, .values = values, .count = count};
-    size_t kept = baton_select_topk(&from, k, positions,
-                                    positions + (k + 2) / 2 * 2, NULL);
+    size_t selected = baton_select_topk(&from, k, positions,
+                                        positions + (k + 2) / 2 * 2, NULL);
     char *list = entries, *others = dropped;
     size_t next = 0;
     for (size_t i = 0; i < count; i++) {
-        if (next < kept && positions[next] == i) {
+        if (next < selected && positions[next] == i) {
             memmove(list + next * bytes, list + i * bytes, bytes);
             next++;
         } else if (others != NULL) {
             memcpy(others + (i - next) * bytes, list + i * bytes, bytes);
         }
     }
-    *dropped_out = count - kept;
-    return kept;
+    *dropped_out = count - selected;
+    return selected;
 }

@@ -204,7 +204,7 @@ static void init_rank(baton_sim_t *sim, int rank)
     };
 }
 
-baton_status_t baton_sim_create(const baton_sim_options_t *given,
+baton_status_t baton_sim_create(const baton_sim_options_t *from,
                                 baton_sim_t **out)
 {
     baton_sim_options_t options;
@@ -212,8 +212,8 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
         return BATON_ERR_INVALID;
     }
     baton_status_t status =
-        baton__options_read(&options, sizeof options, given,
-                            "simulator options", "BATON_SIM_OPTIONS");
+        baton__options_read(&options, sizeof options, from, "simulator options",
+                            "BATON_SIM_OPTIONS");
     if (status == BATON_OK) {
         status = baton__sim_check_options(&options);
     }

@@ -244,14 +244,15 @@ baton_status_t baton_distribution_parse(const char *text,
     return status;
 }
 
-baton_status_t baton__distribution_check(const char *subject,
-                                         const baton_distribution_t *given)
+baton_status_t
+baton__distribution_check(const char *subject,
+                          const baton_distribution_t *distribution)
 {
     /* The cast also catches negative values, which an enumeration may have. */
-    if ((unsigned)given->kind >= BATON_DISTRIBUTION_COUNT) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: kind is %d; allowed: 0 to %d", subject,
-                            (int)given->kind, BATON_DISTRIBUTION_COUNT - 1);
+    if ((unsigned)distribution->kind >= BATON_DISTRIBUTION_COUNT) {
+        return baton__error(
+            BATON_ERR_INVALID, "%s: kind is %d; allowed: 0 to %d", subject,
+            (int)distribution->kind, BATON_DISTRIBUTION_COUNT - 1);
     }
-    return check_parameters(subject, given);
+    return check_parameters(subject, distribution);
 }

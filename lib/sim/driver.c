@@ -501,12 +501,12 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
     }
     if (sim->free_call == BATON__SIM_NONE) {
         if (sim->call_count == sim->call_capacity) {
-            uint32_t room = sim->call_capacity * 2 + 64;
-            if (!baton__extend(&sim->calls, sim->call_count, room,
+            uint32_t capacity = sim->call_capacity * 2 + 64;
+            if (!baton__extend(&sim->calls, sim->call_count, capacity,
                                sizeof *sim->calls)) {
                 return fail_memory();
             }
-            sim->call_capacity = room;
+            sim->call_capacity = capacity;
         }
         sim->calls[sim->call_count].next = BATON__SIM_NONE;
         sim->free_call = sim->call_count++;
