@@ -73,11 +73,9 @@ static const baton__kernels_t *choose_kernels(void)
     /* Word 0 of BATON_ISA is "auto"; the other words are in the order of
        baton__isa_t. */
     int64_t asked = baton__config_number(BATON__CONFIG_ISA) - 1;
-    if (asked < 0) {
-        return best_kernels(BATON__ISA_COUNT - 1);
-    }
-    const baton__kernels_t *best = best_kernels(asked);
-    if (best != baton__kernels_of((baton__isa_t)asked)) {
+    const baton__kernels_t *best =
+        best_kernels(asked < 0 ? BATON__ISA_COUNT - 1 : asked);
+    if (asked >= 0 && best != baton__kernels_of((baton__isa_t)asked)) {
         baton__log(BATON_LOG_WARN,
                    "BATON_ISA is %s, which this build or this processor does "
                    "not support; the %s kernels are used",
@@ -221,13 +219,8 @@ static void reduce_avg(void *arg, void *target, const void *left,
                                     (double)(uintptr_t)arg);
 }
 
-const baton_op_t baton_op_avg = {
-    .name = "avg",
-    .reduce = reduce_avg,
-    .identity = identity_sum,
-    .commutative = true,
-    .dtypes = FLOATS | COMPLEX,
-};
+#define identity_avg identity_sum
+const baton_op_t baton_op_avg = OP(avg, FLOATS | COMPLEX);
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
 static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};

@@ -21,9 +21,9 @@
    first pass computes the vector (select_kernels.c). A guess, from a similar
    vector, replaces the sample. If the guess was wrong, the vector is computed
    by then, and a sample of it is taken. */
-#include "base/error.h"
 #include "ops/kernels.h"
 
+#include "base/error.h"
 #include "base/random.h"
 #include "ops/bits.h"
 
@@ -208,24 +208,13 @@ typedef struct estimate {
     uint64_t high; /* 0: unknown */
 } estimate_t;
 
-/* Positions of a sample, one from each of `size` strata. */
-typedef struct strata {
-    size_t count; /* number of elements of the vector */
-    size_t size;
-    double stride;
-} strata_t;
-
-static strata_t strata_of(size_t count)
+/* Returns the i-th position of a sample of `count` elements, which has one
+   position from each stratum. A stratum has `length` elements. */
+static size_t select_position_of(size_t count, double length, size_t i)
 {
-    size_t size = select_sample_of(count);
-    return (strata_t){count, size, (double)count / (double)size};
-}
-
-static size_t select_position_of(const strata_t *strata, size_t i)
-{
-    size_t begin = (size_t)(strata->stride * (double)i);
-    size_t end = (size_t)(strata->stride * (double)(i + 1));
-    uint64_t random = baton__random(1, strata->count, i) >> 32;
+    size_t begin = (size_t)(length * (double)i);
+    size_t end = (size_t)(length * (double)(i + 1));
+    uint64_t random = baton__random(1, count, i) >> 32;
     return begin + (size_t)(random * (end - begin) >> 32);
 }
 
@@ -238,10 +227,10 @@ static void copy_elements(void *to, const void *from, const size_t *at,
     }
 }
 
-/* Reads the elements of a sample of the vector. If the vector is not computed
-   yet, computes these elements. */
+/* Reads a sample of `size` elements of the vector. If the vector is not
+   computed yet, computes these elements. */
 static void draw_sample(const baton_accumulation_t *of,
-                        const baton__filter_t *filter, const strata_t *strata,
+                        const baton__filter_t *filter, size_t size,
                         uint64_t *sample)
 {
     double sums[GATHERED], left[GATHERED], right[GATHERED], velocity[GATHERED];
@@ -249,6 +238,7 @@ static void draw_sample(const baton_accumulation_t *of,
     double values[GATHERED + BATON__PASS_MORE];
     size_t at[GATHERED];
     const size_t bytes = baton_dtype_size(of->dtype);
+    const double length = (double)of->count / (double)size;
     const baton_selection_t from = {.dtype = of->dtype, .values = sums};
     baton_accumulation_t some = *of;
     some.sum = sums;
@@ -257,11 +247,11 @@ static void draw_sample(const baton_accumulation_t *of,
     some.velocity = of->velocity != NULL ? velocity : NULL;
     some.new_velocity = velocity;
     some.stream = false;
-    for (size_t done = 0; done < strata->size; done += GATHERED) {
-        size_t rest = strata->size - done;
+    for (size_t done = 0; done < size; done += GATHERED) {
+        size_t rest = size - done;
         size_t count = rest < GATHERED ? rest : GATHERED;
         for (size_t i = 0; i < count; i++) {
-            at[i] = select_position_of(strata, done + i);
+            at[i] = select_position_of(of->count, length, done + i);
             PREFETCH((const char *)of->left + at[i] * bytes);
             PREFETCH((const char *)of->right + at[i] * bytes);
         }
@@ -288,9 +278,8 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
     if (of->count <= SMALL_COUNT) {
         return (estimate_t){.low = 1};
     }
-    strata_t strata = strata_of(of->count);
-    size_t size = strata.size;
-    draw_sample(of, filter, &strata, sample);
+    size_t size = select_sample_of(of->count);
+    draw_sample(of, filter, size, sample);
     double expected = (double)size * (double)k / (double)of->count;
     double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
     estimate_t result = {.low = 1};

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "sim/model.h"
+
 /* ---- kinds of nodes ----------------------------------------------------- */
 
 static int sim_create_issue_reduce(const baton__op_t *op, uint32_t node,
