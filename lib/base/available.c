@@ -95,16 +95,6 @@ static uint64_t available_upwards(const char *root, const version_t *names,
     return least;
 }
 
-/* Returns the version of a control group with these controllers, whose names
-   are separated by commas. Returns NULL if none of them limits memory. */
-static const version_t *version_of(const char *controllers)
-{
-    if (controllers[0] == '\0') {
-        return &v2;
-    }
-    return strstr(controllers, "memory") != NULL ? &v1 : NULL;
-}
-
 /* Returns the least number of bytes that any control group of the process has
    left. /proc/self/cgroup has a line for each group: "4:memory:/job" or
    "3:cpu,memory:/job" in version 1, "0::/job" in version 2. */
@@ -122,10 +112,11 @@ static uint64_t available_in_groups(const char *root)
             continue;
         }
         *group++ = '\0';
-        const version_t *version = version_of(names + 1);
-        uint64_t left = version != NULL
-                            ? available_upwards(root, version, group)
-                            : UINT64_MAX;
+        bool is_v2 = names[1] == '\0';
+        if (!is_v2 && strstr(names, "memory") == NULL) {
+            continue;
+        }
+        uint64_t left = available_upwards(root, is_v2 ? &v2 : &v1, group);
         least = left < least ? left : least;
     }
     return least;

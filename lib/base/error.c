@@ -65,13 +65,12 @@ const char *baton_error_message(void)
 static void set_message(baton_status_t status, bool logged, const char *format,
                         va_list values)
 {
-    char message[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {message, sizeof message, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton__text_add_list(&text, format, values);
     if (logged) {
-        baton__log(BATON_LOG_INFO, "%s", message);
+        baton__log(BATON_LOG_INFO, "%s", text.data);
     }
-    (void)baton__error_forward(status, message);
+    (void)baton__error_forward(status, text.data);
 }
 
 baton_status_t baton__error(baton_status_t status, const char *format, ...)

@@ -257,8 +257,7 @@ baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
     if (baton_op_takes(op, dtype)) {
         return BATON_OK;
     }
-    char list[256];
-    baton__text_t text = {.data = list, .size = sizeof list};
+    baton__text_t text = BATON__TEXT(256);
     for (int i = 0; i < OPS; i++) {
         if (baton_op_takes(all[i], dtype)) {
             baton__text_add(&text, text.used > 0 ? ", %s" : "%s", all[i]->name);
@@ -266,5 +265,5 @@ baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
     }
     return baton__error(
         BATON_ERR_INVALID, "op is %s, which does not reduce %s; allowed: %s",
-        op->name != NULL ? op->name : "?", baton_dtype_name(dtype), list);
+        op->name != NULL ? op->name : "?", baton_dtype_name(dtype), text.data);
 }

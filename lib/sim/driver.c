@@ -136,24 +136,18 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim, uint32_t index,
     for (uint32_t k = 0; k < port->completion_count && k < COMPLETIONS; k++) {
         const baton__sim_completion_t *completion =
             &port->completions[port->completion_first + k];
-        const baton_message_t *message = NULL;
-        const baton_schedule_t *schedule = NULL;
-        if (completion->kind == BATON_EVENT_ARRIVED) {
-            message = completion->subject;
-        } else if (completion->kind == BATON_EVENT_SENT) {
-            schedule = completion->subject;
+        bool arrived = completion->kind == BATON_EVENT_ARRIVED;
+        const baton_message_t *message = arrived ? completion->subject : NULL;
+        if (pass == EVENTS && arrived) {
+            baton__prefetch(message, sizeof(baton__sim_item_t) / BATON__LINE);
+            baton__prefetch(group->table.places, 1);
         }
         if (pass == EVENTS) {
-            if (message != NULL) {
-                baton__prefetch(message,
-                                sizeof(baton__sim_item_t) / BATON__LINE);
-                baton__prefetch(group->table.places, 1);
-            }
             continue;
         }
-        if (message != NULL) {
-            schedule = baton__group_find(group, message->header.schedule);
-        }
+        const baton_schedule_t *schedule =
+            arrived ? baton__group_find(group, message->header.schedule)
+                    : completion->subject;
         if (schedule != NULL && pass == TASK) {
             baton__prefetch(baton__task_of(schedule), TASK_LINES);
         } else if (schedule != NULL) {
