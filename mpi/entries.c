@@ -150,11 +150,11 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-/* Limits of the entries that a communicator keeps for further calls: always the
-   KEPT entries that were used last, and more entries as long as all kept ones
-   together take at most KEPT_BYTES. An entry counts as ENTRY_BYTES and the
-   bytes of its vector. */
-enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
+/* Limits of the entries that a communicator retains for further calls: always
+   the RETAINED entries that were used last, and more entries as long as all
+   retained ones together take at most RETAINED_BYTES. An entry counts as
+   ENTRY_BYTES and the bytes of its vector. */
+enum { RETAINED = 64, RETAINED_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 static baton_status_t entries_create(baton__mpi_entry_t *entry,
                                      const baton__mpi_op_t *op)
@@ -225,7 +225,7 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
     while (*at != NULL) {
         baton__mpi_entry_t *entry = *at;
         if (all ||
-            (!atomic_load_explicit(&entry->kept, memory_order_acquire) &&
+            (!atomic_load_explicit(&entry->retained, memory_order_acquire) &&
              atomic_load_explicit(&entry->users, memory_order_acquire) == 0)) {
             *at = entry->next;
             free_entry(entry);
@@ -237,17 +237,17 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
 
 /* Finds the shape's entry and moves it to the front of the list. If there is
    none, marks the least recently used entries that exceed the limits as not
-   kept. These entries are the same on all ranks, as all ranks make the same
+   retained. These entries are the same on all ranks, as all ranks make the same
    calls. */
 static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
                                         const baton__mpi_shape_t *shape)
 {
     size_t bytes = 0;
-    int kept = 1; /* counts the new entry */
+    int retained = 1; /* counts the new entry */
     baton__mpi_entry_t **at = &comm->entries;
     for (; *at != NULL; at = &(*at)->next) {
         baton__mpi_entry_t *entry = *at;
-        if (!entry->kept || entry->own != NULL) {
+        if (!entry->retained || entry->own != NULL) {
             continue;
         }
         if (baton__mpi_shape_equals(&entry->shape, shape)) {
@@ -257,28 +257,28 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
             return entry;
         }
         bytes += ENTRY_BYTES + baton__mpi_shape_bytes(&entry->shape);
-        entry->kept = ++kept <= KEPT || bytes <= KEPT_BYTES;
+        entry->retained = ++retained <= RETAINED || bytes <= RETAINED_BYTES;
     }
     return NULL;
 }
 
-/* An entry is not kept for further calls if the call is persistent, if the
+/* An entry is not retained for further calls if the call is persistent, if the
    collective has the trait `hidden`, or if the shape has a reduction function
    of the program: the same MPI_Op may later stand for another function, and the
    same MPI_Datatype for another type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {
-    bool keeps = !baton__mpi_traits[shape->kind].hidden &&
-                 shape->function == NULL && !op->persistent;
-    op->entry = keeps ? entries_find(op->comm, shape) : NULL;
+    bool retains = !baton__mpi_traits[shape->kind].hidden &&
+                   shape->function == NULL && !op->persistent;
+    op->entry = retains ? entries_find(op->comm, shape) : NULL;
     if (op->entry != NULL) {
         return BATON_OK;
     }
     baton__mpi_entries_reap(op->comm, false);
     baton_status_t status = entries_make(op, shape);
     if (status == BATON_OK) {
-        op->entry->kept = keeps;
+        op->entry->retained = retains;
     }
     return status;
 }

@@ -34,7 +34,7 @@ int baton__mpi_op_persist(baton__mpi_op_t *op)
     }
     if (code == MPI_SUCCESS) {
         op->entry->own = op;
-        op->entry->kept = true;
+        op->entry->retained = true;
         atomic_store_explicit(&op->ended, true, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
         baton__mpi_know(&op->known, op->request);
@@ -87,7 +87,7 @@ int baton__mpi_request_free(MPI_Request *request)
     int code = PMPI_Request_free(request);
     /* Pairs with the load in baton__mpi_entries_reap(), which frees the entry
        together with `op`. */
-    atomic_store_explicit(&op->entry->kept, false, memory_order_release);
+    atomic_store_explicit(&op->entry->retained, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
     return code;
 }

@@ -11,7 +11,7 @@
 /* Called when a request no longer uses an entry, so that the entry may be
    freed. A generalized request uses its entry until the request is freed, since
    waits for the request read the entry. A persistent request has an entry of
-   its own, which exists as long as it is `kept`. */
+   its own, which exists as long as it is `retained`. */
 static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
     atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
