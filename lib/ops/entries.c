@@ -1,6 +1,6 @@
 /* Lists of entries, and loops over dense vectors, for the sparse
    collectives. */
-#include "ops/kernels.h"
+#include "ops/select.h"
 
 #include "base/error.h"
 #include "base/half.h"
@@ -415,7 +415,7 @@ void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
         !baton__is_given(values, count > 0, __func__, "values")) {
         return;
     }
-    baton__kernels()->select->of[dtype].scale(values, count, factor);
+    baton__select_kernels()->of[dtype].scale(values, count, factor);
 }
 
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
@@ -426,7 +426,7 @@ baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
         !baton__is_given(values, count > 0, __func__, "values")) {
         return result;
     }
-    baton__kernels()->select->of[dtype].measure(values, count, &result);
+    baton__select_kernels()->of[dtype].measure(values, count, &result);
     uint64_t nan = baton__filter_of(dtype, BATON_SIDE_BOTH).nan;
     result.largest = result.largest < nan ? result.largest : nan;
     return result;

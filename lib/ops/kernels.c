@@ -317,5 +317,4 @@ const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
                    BATON_FLOAT_LIST(FLOAT_ROW)[BATON_BOOL] = {BITWISE(1)},
                BATON_COMPLEX_LIST(COMPLEX_ROW) BATON_PAIR_LIST(PAIR_ROW)},
     .average = {BATON_FLOAT_LIST(AVERAGE)},
-    .select = &JOIN(baton__select_kernels_, BATON__KERNELS_ISA),
 };

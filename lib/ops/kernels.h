@@ -41,7 +41,6 @@ typedef struct baton__kernels {
     void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,
                                        const void *right, size_t count,
                                        double ranks);
-    const baton__select_kernels_t *select; /* the selection kernels */
 } baton__kernels_t;
 
 /* The tables; those of instruction sets that this build lacks do not exist. */

@@ -99,6 +99,20 @@ const baton__kernels_t *baton__kernels(void)
     return kernels;
 }
 
+const baton__select_kernels_t *baton__select_kernels(void)
+{
+#if defined(BATON__X86_KERNELS)
+    const baton__kernels_t *kernels = baton__kernels();
+    if (kernels == &baton__kernels_avx512) {
+        return &baton__select_kernels_avx512;
+    }
+    if (kernels == &baton__kernels_avx2) {
+        return &baton__select_kernels_avx2;
+    }
+#endif
+    return &baton__select_kernels_baseline;
+}
+
 void baton__kernels_forget(void)
 {
     atomic_store_explicit(&chosen, NULL, memory_order_relaxed);

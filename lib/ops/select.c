@@ -21,7 +21,7 @@
    first pass computes the vector (select_kernels.c). A guess, from a similar
    vector, replaces the sample. If the guess was wrong, the vector is computed
    by then, and a sample of it is taken. */
-#include "ops/kernels.h"
+#include "ops/select.h"
 
 #include "base/error.h"
 #include "base/random.h"
@@ -262,7 +262,7 @@ static void draw_sample(const baton_accumulation_t *of,
             copy_elements(right, of->right, at, count, bytes);
             copy_elements(velocity, of->velocity, at, count,
                           of->short_velocity ? sizeof(uint16_t) : bytes);
-            (void)baton__kernels()->select->of[of->dtype].pass(
+            (void)baton__select_kernels()->of[of->dtype].pass(
                 &some, 0, count, filter, 0, indices, values);
         }
         for (size_t i = 0; i < count; i++) {
@@ -394,7 +394,7 @@ static void select_pass(const baton_accumulation_t *of,
 {
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
-    const baton__select_kernels_t *kernels = baton__kernels()->select;
+    const baton__select_kernels_t *kernels = baton__select_kernels();
     /* The first piece is shorter than the others, so that the others begin at a
        cache line: of the new velocities if velocities are stored as bf16, else
        of `sum`. */
@@ -870,7 +870,7 @@ size_t baton_select_count(const baton_selection_t *from,
     if (least > filter.nan) {
         return 0;
     }
-    return baton__kernels()->select->of[from->dtype].count(
+    return baton__select_kernels()->of[from->dtype].count(
         from->values, from->count, &filter, least);
 }
 

@@ -40,7 +40,6 @@ typedef size_t (*baton__count_fn)(const void *values, size_t count,
 typedef void (*baton__measure_fn)(const void *values, size_t count,
                                   baton_magnitudes_t *out);
 
-/* All instruction sets have the same results. */
 typedef struct baton__select_kernels {
     struct {
         baton__pass_fn pass;
@@ -50,6 +49,10 @@ typedef struct baton__select_kernels {
     } of[BATON_DTYPE_COUNT];
     void (*stream_end)(void);
 } baton__select_kernels_t;
+
+/* The selection kernels of the instruction set in use. All sets have the same
+   results. */
+const baton__select_kernels_t *baton__select_kernels(void);
 
 /* ---- shared by the files of selection ---------------------------------- */
 

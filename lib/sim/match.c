@@ -55,8 +55,8 @@ static baton_schedule_t *match_next_of(const baton_sim_t *sim,
 
 /* Returns true if a node is an end of a message with `peer`, of this direction
    and kind (activation or not). */
-static bool is_end(const baton_schedule_t *schedule, uint32_t node, int peer,
-                   bool sends, bool activates)
+static bool match_is_end(const baton_schedule_t *schedule, uint32_t node,
+                         int peer, bool sends, bool activates)
 {
     const baton__op_t *op = &schedule->ops[node];
     return baton__kinds[op->kind].message &&
@@ -84,7 +84,7 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
     }
     uint32_t node = 0;
     while (node < peer->count &&
-           (!is_end(peer, node, rank, true, activates) ||
+           (!match_is_end(peer, node, rank, true, activates) ||
             peer->ops[node].message.tag != op->message.tag)) {
         node++;
     }
@@ -103,7 +103,7 @@ static uint32_t count_others(const baton_schedule_t *schedule,
     int rank = schedule->group->rank;
     bool sends = !baton__op_sends(op), activates = baton__op_activates(op);
     for (uint32_t i = 0; i < peer->count; i++) {
-        count += is_end(peer, i, rank, sends, activates);
+        count += match_is_end(peer, i, rank, sends, activates);
     }
     return count;
 }
