@@ -69,7 +69,7 @@ static void fortran_return(int code, const MPI_Request *request, f *request_out,
 #endif
 
 /* Defines the symbols of a collective. Info arguments are ignored. */
-#define FORTRAN(KIND, Name, name, create, list, ...)                           \
+#define FORTRAN(KIND, Name, name, collective, list, ...)                       \
     SYMBOL(i##name, (list(POINTER), f * request, f * error),                   \
            (list(NAME), request, error))                                       \
     {                                                                          \

@@ -28,7 +28,7 @@
     (code >= 0 ? code : baton__mpi_note(code, call_, comm, request_))
 
 /* Defines a collective's blocking, nonblocking and persistent function. */
-#define INTERPOSE(KIND, Name, name, create, list, ...)                         \
+#define INTERPOSE(KIND, Name, name, collective, list, ...)                     \
     int MPI_##Name(list(DECLARE))                                              \
     {                                                                          \
         if (!baton__mpi.settings.blocking) { /* the default */                 \

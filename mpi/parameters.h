@@ -4,8 +4,8 @@
 
 /* The lists of parameters that BATON__MPI_LIST (call.h) names. M is a macro
    that is called for each parameter. */
-#define BROADCAST(M) RECVS(M), ROOT(M), COMM(M)
-#define REDUCTION(M) SIDES(M), COUNT(M), TYPE(M), OP(M), COMM(M)
+#define BUFFER_OF_ROOT(M) RECVS(M), ROOT(M), COMM(M)
+#define REDUCTION(M)      SIDES(M), COUNT(M), TYPE(M), OP(M), COMM(M)
 #define REDUCTION_TO_ROOT(M)                                                   \
     SIDES(M), COUNT(M), TYPE(M), OP(M), ROOT(M), COMM(M)
 #define REDUCTION_V(M)      SIDES(M), COUNTS(M), TYPE(M), OP(M), COMM(M)

@@ -51,17 +51,16 @@ int baton__mpi_start(const MPI_Request *request)
         return BATON__MPI_LEFT;
     }
     int code = copy_handler(op->comm);
-    if (code == MPI_SUCCESS) {
-        code = baton__mpi_vectors_pack(&op->vectors);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    code = baton__mpi_vectors_pack(&op->vectors);
+    if (code != MPI_SUCCESS) {
         /* The application may have freed op->comm->handle, so the error goes to
            the error handler of op->comm->self, which is the same. */
-        if (code != MPI_SUCCESS) {
-            return baton__mpi_fail(op->comm->self, code);
-        }
+        return baton__mpi_fail(op->comm->self, code);
     }
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Start(&op->request);
-    }
+    code = PMPI_Start(&op->request);
     if (code == MPI_SUCCESS) {
         baton__mpi_op_account(op);
         baton__mpi_op_post(op);
