@@ -102,11 +102,7 @@ size_t baton_select_scratch_bytes(size_t count, size_t k)
 
 static unsigned width_of(uint64_t value)
 {
-    unsigned bits = 0;
-    for (; value != 0; value >>= 1) {
-        bits++;
-    }
-    return bits;
+    return value != 0 ? 64 - (unsigned)__builtin_clzll(value) : 0;
 }
 
 /* Returns the digit of the k-th largest key, from the histogram of the keys'

@@ -6,6 +6,8 @@
 #include "base/options.h"
 #include "sim/model.h"
 
+#include <string.h>
+
 /* ---- kinds of nodes ----------------------------------------------------- */
 
 static int sim_create_issue_reduce(const baton__op_t *op, uint32_t node,
@@ -37,9 +39,7 @@ static int sim_create_issue_reduce(const baton__op_t *op, uint32_t node,
 
 static void fill_kinds(baton_sim_t *sim)
 {
-    for (int kind = 0; kind < BATON__KIND_COUNT; kind++) {
-        sim->kinds[kind] = baton__kinds[kind];
-    }
+    memcpy(sim->kinds, baton__kinds, sizeof sim->kinds);
     sim->kinds[BATON__REDUCE].issue = sim_create_issue_reduce;
     if (sim->options.cost_only) {
         sim->kinds[BATON__COPY].issue = NULL;
@@ -125,7 +125,7 @@ baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
         status = baton__distribution_check("sim: lag", &lag);
     }
     if (status == BATON_OK) {
-        sim->net.lag = lag;
+        sim->options.lag = lag;
         sim->net.has_lag = !baton__distribution_is_zero(&lag);
         sim->net.transport.unordered |= sim->net.has_lag;
     }

@@ -132,7 +132,7 @@ static void begin_transfer(baton__sim_port_t *port, uint32_t index)
     net->totals.bytes += item->message.bytes;
     if (net->has_lag) {
         delivery_us +=
-            baton_distribution_sample(&net->lag, net->options->seed,
+            baton_distribution_sample(&net->options->lag, net->options->seed,
                                       BATON__STREAM_LAG, net->totals.messages);
     }
     item->delivery_us = delivery_us;
@@ -463,7 +463,6 @@ baton_status_t baton__sim_net_init(baton__sim_net_t *net,
         .ports = baton__alloc(ranks, sizeof *net->ports),
         .due = baton__alloc(ranks, sizeof *net->due),
         .pumps = baton__alloc(ranks, sizeof *net->pumps),
-        .lag = options->lag,
         .has_lag = !baton__distribution_is_zero(&options->lag),
     };
     net->transport.unordered = net->has_lag || options->multi_ported;
