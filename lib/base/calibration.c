@@ -247,14 +247,20 @@ static baton_status_t read_costs(FILE *file, const char *path,
         const char *name, *form;
         double *a, *b;
     } lines[] = {
-        {"inside", "\"inside ALPHA_US BETA_NS\"" RANGE, &out->inside.alpha_us,
-         &out->inside.beta_ns},
-        {"between", "\"between ALPHA_US BETA_NS\"" RANGE,
-         &out->between.alpha_us, &out->between.beta_ns},
-        {"gamma", "\"gamma NS\"" RANGE, &out->gamma_ns, NULL},
-        {"device", "\"device ALPHA_US BETA_NS\"" RANGE, &out->device.alpha_us,
-         &out->device.beta_ns},
-        {"turn", "\"turn US\"" RANGE, &out->turn_us, NULL},
+        {.name = "inside",
+         .form = "\"inside ALPHA_US BETA_NS\"" RANGE,
+         .a = &out->inside.alpha_us,
+         .b = &out->inside.beta_ns},
+        {.name = "between",
+         .form = "\"between ALPHA_US BETA_NS\"" RANGE,
+         .a = &out->between.alpha_us,
+         .b = &out->between.beta_ns},
+        {.name = "gamma", .form = "\"gamma NS\"" RANGE, .a = &out->gamma_ns},
+        {.name = "device",
+         .form = "\"device ALPHA_US BETA_NS\"" RANGE,
+         .a = &out->device.alpha_us,
+         .b = &out->device.beta_ns},
+        {.name = "turn", .form = "\"turn US\"" RANGE, .a = &out->turn_us},
     };
     for (int i = 0; i < (int)(sizeof lines / sizeof lines[0]); i++) {
         char line[LINE_BYTES];
