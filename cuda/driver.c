@@ -22,8 +22,9 @@ static cudaError_t driver_find(const entry_t *entry,
 #endif
 }
 
-baton_status_t baton__driver_load(baton__driver_t *out)
+baton_status_t baton__driver_load(baton__gpu_t *gpu)
 {
+    baton__driver_t *out = &gpu->driver;
     const entry_t entries[] = {
         {"cuDeviceGet", 2000, (void **)&out->device_get},
         {"cuDeviceGetAttribute", 2000, (void **)&out->device_get_attribute},

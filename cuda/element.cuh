@@ -149,7 +149,8 @@ template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
         bool take_a = LEAST ? a_key < b_key : a_key > b_key;
         uint16_t a_size = a.bits & 0x7fffu, b_size = b.bits & 0x7fffu;
         bool is_nan = a_size > infinity || b_size > infinity;
-        return T{is_nan ? nan : take_a ? a.bits : b.bits};
+        uint16_t chosen = take_a ? a.bits : b.bits;
+        return T{is_nan ? nan : chosen};
     } else if constexpr (std::is_floating_point<T>::value) {
         typedef float_traits<T> traits;
         typedef typename traits::bits bits;
@@ -164,6 +165,39 @@ template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
 
 /* ---- all -------------------------------------------------------------- */
 
+/* Sums, averages or multiplies two numbers. */
+template <baton__cuda_op OP, typename Float>
+BATON_ELEMENT Float combine_floats(Float a, Float b, double ranks)
+{
+    if constexpr (OP == BATON__CUDA_SUM) {
+        return a + b;
+    } else if constexpr (OP == BATON__CUDA_AVG) {
+        return (a + b) / (Float)ranks;
+    } else {
+        return a * b;
+    }
+}
+
+template <baton__cuda_op OP, typename T>
+BATON_ELEMENT T combine_integers(T a, T b)
+{
+    static_assert(std::is_unsigned<T>::value, "signed overflow");
+    /* 1u: the product of two short integers would be a signed int, which may
+       overflow. */
+    switch (OP) {
+    case BATON__CUDA_SUM:
+        return (T)(1u * a + b);
+    case BATON__CUDA_PROD:
+        return (T)(1u * a * b);
+    case BATON__CUDA_BAND:
+        return (T)(a & b);
+    case BATON__CUDA_BOR:
+        return (T)(a | b);
+    default:
+        return (T)(a ^ b);
+    }
+}
+
 /* Combines two elements. Signed integers are summed and multiplied as unsigned
    ones, so that overflow wraps around. */
 template <baton__cuda_op OP, typename T>
@@ -174,25 +208,12 @@ BATON_ELEMENT T combine(T a, T b, double ranks = 1)
     } else if constexpr (OP == BATON__CUDA_MAX) {
         return extreme<false>(a, b);
     } else if constexpr (is_half<T>) {
-        float left = widen(a), right = widen(b);
-        return narrow(OP == BATON__CUDA_SUM   ? left + right
-                      : OP == BATON__CUDA_AVG ? (left + right) / (float)ranks
-                                              : left * right,
-                      T{});
+        return narrow(combine_floats<OP>(widen(a), widen(b), ranks), T{});
     } else if constexpr (std::is_floating_point<T>::value) {
-        T result = OP == BATON__CUDA_SUM   ? a + b
-                   : OP == BATON__CUDA_AVG ? (a + b) / (T)ranks
-                                           : a * b;
+        T result = combine_floats<OP>(a, b, ranks);
         return result != result ? nan_of(a, b) : result;
     } else {
-        static_assert(std::is_unsigned<T>::value, "signed overflow");
-        /* 1u: the product of two short integers would be a signed int, which
-           may overflow. */
-        return (T)(OP == BATON__CUDA_SUM    ? 1u * a + b
-                   : OP == BATON__CUDA_PROD ? 1u * a * b
-                   : OP == BATON__CUDA_BAND ? a & b
-                   : OP == BATON__CUDA_BOR  ? a | b
-                                            : a ^ b);
+        return combine_integers<OP>(a, b);
     }
 }
 

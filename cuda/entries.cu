@@ -61,8 +61,8 @@ template <baton_dtype_t D, class function>
 __device__ void visit_entries(const entries<D> &list, function visit)
 {
     const uint64_t stride = (uint64_t)gridDim.x * blockDim.x;
-    const uint64_t given = list.count != NULL ? *list.count : list.capacity;
-    const uint64_t count = given < list.capacity ? given : list.capacity;
+    const uint64_t all = list.count != NULL ? *list.count : list.capacity;
+    const uint64_t count = all < list.capacity ? all : list.capacity;
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (; i < count; i += stride) {
         entry<D> one;

@@ -57,7 +57,7 @@ static baton_status_t find_gpu(int ordinal)
 
 /* ---- opening ---------------------------------------------------------- */
 
-static baton_status_t gpu_describe(baton__gpu_t *gpu, unsigned *processors_out)
+static baton_status_t gpu_describe(baton__gpu_t *gpu)
 {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->ordinal);
@@ -67,7 +67,7 @@ static baton_status_t gpu_describe(baton__gpu_t *gpu, unsigned *processors_out)
     (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d %s", gpu->ordinal,
                    properties.name);
     gpu->managed_by_host = properties.concurrentManagedAccess != 0;
-    *processors_out = (unsigned)properties.multiProcessorCount;
+    gpu->processors = (unsigned)properties.multiProcessorCount;
     return BATON_OK;
 }
 
@@ -87,7 +87,7 @@ static baton_status_t retain_context(baton__gpu_t *gpu)
 
 /* Checks that a stream can wait for a 64-bit word in memory, as
    baton_schedule_wait_on requires. */
-static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
+static baton_status_t check_stream_waits(baton__gpu_t *gpu)
 {
     int can = 0;
     CUresult error = gpu->driver.device_get_attribute(
@@ -106,7 +106,7 @@ static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
 
 /* Loads all kernels now. CUDA would load each when it is first used, which may
    wait for everything that the GPU does, and so would stall an epoch. */
-static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
+static baton_status_t load_kernels(baton__gpu_t *gpu)
 {
     unsigned blocks = 0;
     cudaError_t error = baton__cuda_reduce_load(&blocks);
@@ -123,7 +123,7 @@ static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
                                "was compiled for (BATON_CUDA_ARCHITECTURES)",
                                gpu->name);
     }
-    gpu->blocks = blocks * processors;
+    gpu->blocks = blocks * gpu->processors;
     return baton__gpu_report(gpu, error, "loading the kernels");
 }
 
@@ -177,54 +177,38 @@ static baton_status_t try_streams(baton__gpu_t *gpu)
     return status;
 }
 
-/* Sets up everything that lives in the GPU's context, which must be current. */
-static baton_status_t fill_context(baton__gpu_t *gpu, unsigned processors)
+/* Sets up everything that lives in the GPU's context. */
+static baton_status_t fill_context(baton__gpu_t *gpu)
 {
-    baton_status_t status = load_kernels(gpu, processors);
+    baton_status_t status = baton__gpu_enter(gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    status = load_kernels(gpu);
     if (status == BATON_OK) {
         status = baton__gpu_streams_open(gpu);
     }
     if (status == BATON_OK) {
         status = baton__gpu_wakes_open(gpu);
     }
-    return status == BATON_OK ? try_streams(gpu) : status;
+    if (status == BATON_OK) {
+        status = try_streams(gpu);
+    }
+    baton__gpu_leave(gpu);
+    return status;
 }
 
 static baton_status_t open_parts(baton__gpu_t *gpu)
 {
-    unsigned processors = 0;
-    baton_status_t status = gpu_describe(gpu, &processors);
-    if (status == BATON_OK) {
-        status = baton__driver_load(&gpu->driver);
-    }
-    if (status == BATON_OK) {
-        status = retain_context(gpu);
-    }
-    if (status == BATON_OK) {
-        status = check_stream_waits(gpu);
-    }
-    if (status == BATON_OK) {
-        status = baton__gpu_enter(gpu);
-    }
-    if (status == BATON_OK) {
-        status = fill_context(gpu, processors);
-        baton__gpu_leave(gpu);
+    static baton_status_t (*const steps[])(baton__gpu_t * gpu) = {
+        gpu_describe, baton__driver_load, retain_context, check_stream_waits,
+        fill_context};
+    baton_status_t status = BATON_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && status == BATON_OK;
+         i++) {
+        status = steps[i](gpu);
     }
     return status;
-}
-
-/* Allocates the state of a GPU that is not open yet. Returns NULL if there is
-   no memory. */
-static baton__gpu_t *gpu_create(int ordinal)
-{
-    baton__gpu_t *gpu = calloc(1, sizeof *gpu);
-    if (gpu == NULL) {
-        return NULL;
-    }
-    gpu->ordinal = ordinal;
-    gpu->descriptor = -1;
-    (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);
-    return gpu;
 }
 
 baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
@@ -233,12 +217,15 @@ baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
     if (status != BATON_OK) {
         return status;
     }
-    baton__gpu_t *gpu = gpu_create(ordinal);
+    baton__gpu_t *gpu = calloc(1, sizeof *gpu);
     if (gpu == NULL) {
         return baton_error_set(BATON_ERR_NO_MEMORY,
                                "there is no memory for the state of GPU %d",
                                ordinal);
     }
+    gpu->ordinal = ordinal;
+    gpu->descriptor = -1;
+    (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);
     status = open_parts(gpu);
     if (status != BATON_OK) {
         baton__gpu_close(gpu);

@@ -36,7 +36,6 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -69,6 +68,7 @@ typedef struct baton__gpu {
     CUcontext context; /* the primary context; NULL: not retained */
     char name[300];    /* "cuda:0 NVIDIA H100" */
     baton__driver_t driver;
+    unsigned processors; /* the number of multiprocessors */
     /* The number of blocks of a reduction kernel that can run on the GPU at the
        same time. It differs between kernels; this is the least of their
        numbers. */
@@ -86,7 +86,7 @@ typedef struct baton__gpu {
 
 /* Looks up all functions. If the driver lacks one, returns
    BATON_ERR_UNSUPPORTED with a message that names the function. */
-baton_status_t baton__driver_load(baton__driver_t *out);
+baton_status_t baton__driver_load(baton__gpu_t *gpu);
 
 /* ---- error.c ---------------------------------------------------------- */
 
@@ -140,7 +140,7 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
 baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value);
 
-uint64_t baton__gpu_kin(void);
+uint64_t baton__gpu_handle_scope(void);
 void baton__gpu_mappings_close(baton__gpu_t *gpu);
 baton_status_t
 baton__gpu_get_handle(void *device, const void *memory,

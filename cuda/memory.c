@@ -71,12 +71,12 @@ static baton_status_t memory_compare(const baton__gpu_t *gpu,
                                      "managed memory, which the host of this "
                                      "GPU can't use while the GPU works");
     }
-    return kind == BATON_MEMORY_HOST
-               ? BATON_OK
-               : baton_error_set(BATON_ERR_INVALID,
-                                 is->type == cudaMemoryTypeHost
-                                     ? "pinned host memory"
-                                     : "host memory");
+    if (kind == BATON_MEMORY_HOST) {
+        return BATON_OK;
+    }
+    return baton_error_set(BATON_ERR_INVALID, is->type == cudaMemoryTypeHost
+                                                  ? "pinned host memory"
+                                                  : "host memory");
 }
 
 /* Checks the kind of memory of the first and of the last byte only. So an array

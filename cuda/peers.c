@@ -26,17 +26,16 @@ typedef struct handle {
     cudaIpcMemHandle_t ipc;
 } handle_t;
 _Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES,
-               "the port has room for a handle");
+               "the port has space for a handle");
 
 /* An allocation of another process that is open in this one. */
 typedef struct baton__mapping {
     struct baton__mapping *next;
-    int64_t process;
-    uint64_t base, allocation; /* as in the allocation's handle */
-    char *memory;              /* where the allocation begins in this process */
+    handle_t handle; /* the handle by which the allocation was opened */
+    char *memory;    /* where the allocation begins in this process */
 } baton__mapping_t;
 
-/* ---- kin -------------------------------------------------------------- */
+/* ---- the processes that may exchange handles --------------------------- */
 
 /* Adds data to a hash sum (FNV-1a). */
 static uint64_t peers_hash(uint64_t sum, const void *data, size_t bytes)
@@ -52,9 +51,9 @@ static uint64_t peers_hash(uint64_t sum, const void *data, size_t bytes)
    those on one host that share a namespace of process ids, since handles
    contain process ids. All GPUs of the host qualify, since CUDA copies between
    any two. */
-uint64_t baton__gpu_kin(void)
+uint64_t baton__gpu_handle_scope(void)
 {
-    uint64_t kin = UINT64_C(0xcbf29ce484222325);
+    uint64_t scope = UINT64_C(0xcbf29ce484222325);
     char boot[64];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     size_t bytes = file == NULL ? 0 : fread(boot, 1, sizeof boot, file);
@@ -66,11 +65,11 @@ uint64_t baton__gpu_kin(void)
         /* If the host cannot be identified, the number is this process's
            alone. */
         int64_t process = getpid();
-        return peers_hash(kin, &process, sizeof process) | 1;
+        return peers_hash(scope, &process, sizeof process) | 1;
     }
-    kin = peers_hash(kin, boot, bytes);
-    kin = peers_hash(kin, &space.st_ino, sizeof space.st_ino);
-    return kin | 1;
+    scope = peers_hash(scope, boot, bytes);
+    scope = peers_hash(scope, &space.st_ino, sizeof space.st_ino);
+    return scope | 1;
 }
 
 /* ---- handles of this GPU's memory ------------------------------------- */
@@ -169,11 +168,11 @@ static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
     for (baton__mapping_t **at = &gpu->mappings; *at != NULL;
          at = &(*at)->next) {
         baton__mapping_t *mapping = *at;
-        if (mapping->process != handle->process ||
-            mapping->base != handle->base) {
+        if (mapping->handle.process != handle->process ||
+            mapping->handle.base != handle->base) {
             continue;
         }
-        if (mapping->allocation == handle->allocation) {
+        if (mapping->handle.allocation == handle->allocation) {
             return mapping;
         }
         *at = mapping->next;
@@ -200,9 +199,7 @@ static cudaError_t peers_map(baton__gpu_t *gpu, const handle_t *handle,
         free(mapping);
         return error;
     }
-    mapping->process = handle->process;
-    mapping->base = handle->base;
-    mapping->allocation = handle->allocation;
+    mapping->handle = *handle;
     mapping->next = gpu->mappings;
     gpu->mappings = mapping;
     *out = mapping;

@@ -145,7 +145,7 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .arm = baton__gpu_arm,
         .get_handle = baton__gpu_get_handle,
         .open_handle = baton__gpu_open_handle,
-        .kin = baton__gpu_kin(),
+        .kin = baton__gpu_handle_scope(),
         .close = baton__gpu_close,
         .select_bytes = select_bytes,
         .select = port_select_from,

@@ -213,7 +213,8 @@ cudaError_t load_kernel(Kernel kernel, unsigned *least)
 unsigned blocks_for(size_t work, unsigned most)
 {
     size_t blocks = (work + threads - 1) / threads;
-    return blocks == 0 ? 1 : blocks < most ? (unsigned)blocks : most;
+    blocks = blocks > 0 ? blocks : 1;
+    return blocks < most ? (unsigned)blocks : most;
 }
 
 } // namespace

@@ -9,55 +9,36 @@ namespace baton_cuda
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* The layout of the scratch memory: the offset of each array, the size of the
-   whole in bytes, and the number of tiles and candidates. The kernel `measure`
+/* Lays out the scratch memory of a selection of up to k of `count` elements,
+   and stores its size. `count` is at least 1. There is one more tile than
+   `count` elements fill, for vectors that do not begin at a multiple of 16
+   bytes. RedSync's search needs more than 2k candidates. The kernel `measure`
    stores its sums where the tallies are stored later; there are at least as
    many tallies as sums. */
-typedef struct layout {
-    size_t tally, groups, bases, counts, keys, indices, bytes;
-    size_t tiles, capacity;
-} layout_t;
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-/* Lays out the scratch memory. `count` is at least 1. There is one more tile
-   than `count` elements fill, for vectors that do not begin at a multiple of 16
-   bytes. RedSync's search needs more than 2k candidates. */
-static layout_t select_layout_of(baton_dtype_t dtype, size_t count, size_t k)
-{
-    layout_t at;
-    const size_t size = baton_dtype_size(dtype);
-    const size_t most = k < count ? k : count;
-    at.tiles = count * size / TILE_BYTES + 2;
-    at.capacity = baton_candidates_room(count, 2 * most + 1);
-    at.tally = aligned(sizeof(state_t));
-    at.groups = at.tally + aligned(at.tiles * sizeof(uint64_t));
-    at.bases = at.groups + aligned((at.tiles / WARPS + 1) * sizeof(uint64_t));
-    at.counts = at.bases + aligned(at.tiles * sizeof(uint32_t));
-    at.keys = at.counts + aligned(at.tiles * sizeof(uint32_t));
-    at.indices = at.keys + aligned(at.capacity * (size == 8 ? 8 : 4));
-    at.bytes = at.indices + aligned(at.capacity * sizeof(uint32_t));
-    return at;
-}
-
 template <baton_dtype_t D>
-static workspace<D> workspace_of(void *scratch, const vector<D> &from, size_t k)
+static workspace<D> workspace_of(void *scratch, size_t count, size_t k,
+                                 size_t *bytes_out)
 {
-    char *memory = (char *)scratch;
-    const layout_t at = select_layout_of(D, from.count, k);
+    const uintptr_t begin = (uintptr_t)scratch;
+    const size_t most = k < count ? k : count;
+    uintptr_t end = begin;
+    auto place = [&](auto *&array, size_t length) {
+        array = (std::remove_reference_t<decltype(array)>)end;
+        end += (length * sizeof *array + 255) / 256 * 256;
+    };
     workspace<D> work;
-    work.state = (state_t *)memory;
-    work.tally = (uint64_t *)(memory + at.tally);
-    work.groups = (uint64_t *)(memory + at.groups);
-    work.bases = (uint32_t *)(memory + at.bases);
-    work.counts = (uint32_t *)(memory + at.counts);
-    work.keys = (typename element<D>::key_t *)(memory + at.keys);
-    work.indices = (uint32_t *)(memory + at.indices);
-    work.capacity = at.capacity;
-    work.tiles = tiles_of(from);
+    work.tiles =
+        (uint32_t)(count * sizeof(typename element<D>::bits_t) / TILE_BYTES +
+                   2);
+    work.capacity = baton_candidates_room(count, 2 * most + 1);
+    place(work.state, 1);
+    place(work.tally, work.tiles);
+    place(work.groups, work.tiles / WARPS + 1);
+    place(work.bases, work.tiles);
+    place(work.counts, work.tiles);
+    place(work.keys, work.capacity);
+    place(work.indices, work.capacity);
+    *bytes_out = end - begin;
     return work;
 }
 
@@ -134,8 +115,8 @@ template <baton_dtype_t D> struct row {
 };
 
 /* Selects k elements or, with RedSync's search, up to 2k, even if values are
-   tied. With REUSED an earlier threshold is tried first, and the kernel `judge`
-   decides whether the later launches have anything to do. */
+   tied. With REUSED an earlier threshold is tried first, and the kernel
+   `try_earlier` decides whether the later launches have anything to do. */
 template <baton_dtype_t D>
 static cudaError_t select(cudaStream_t stream,
                           const baton_device_selection_t *s)
@@ -146,20 +127,24 @@ static cudaError_t select(cudaStream_t stream,
     baton_magnitude_t *threshold = &s->selected->threshold;
     /* A k above the number of elements means the same as count + 1 in a search,
        and the same as count otherwise. */
-    const size_t k = s->k <= count ? s->k : searches ? count + 1 : count;
+    const size_t largest = searches ? count + 1 : count;
+    const size_t k = s->k < largest ? s->k : largest;
     const size_t need = searches ? 2 * k + 1 : k;
-    const size_t most = searches ? 2 * k : 0, room = searches ? most : k;
+    const size_t most = searches ? 2 * k : 0;
+    const size_t capacity = searches ? most : k;
     if (k == 0 || count == 0) {
         return launch(publish_nothing, 1, 1, stream, s->selected, searches);
     }
     row<D> row = {vector_of<D>(&s->from), {}, stream, cudaSuccess};
-    row.work = workspace_of<D>(s->scratch, row.from, s->k);
+    size_t bytes;
+    row.work = workspace_of<D>(s->scratch, count, s->k, &bytes);
+    row.work.tiles = tiles_of(row.from);
     const beginning_t with = {k, most, reuses ? 0 : need,
                               reuses ? threshold : NULL};
     row.put(begin<D>, 1, THREADS, row.work.state, with);
     if (reuses) {
         row.put_filter();
-        row.put(judge, 1, 1, row.work.state, threshold, need);
+        row.put(try_earlier, 1, 1, row.work.state, threshold, need);
     }
     if (searches) {
         row.put_measure();
@@ -171,7 +156,7 @@ static cudaError_t select(cudaStream_t stream,
     row.put(scan, 1, WIDE, row.work.state, row.work.groups, row.blocks(),
             s->selected);
     row.put(emit<D>, row.blocks(), THREADS, row.from, row.work, s->indices,
-            room);
+            capacity);
     return row.error;
 }
 
@@ -181,7 +166,7 @@ using namespace baton_cuda;
 
 cudaError_t baton__cuda_select_load(void)
 {
-    cudaError_t error = load(judge, scan, publish_nothing, join);
+    cudaError_t error = load(try_earlier, scan, publish_nothing, join);
     return error != cudaSuccess ? error : for_each_type([](auto type) {
         constexpr baton_dtype_t D = type;
         return load(begin<D>, estimate<D>, filter_tiles<D>, radix<D>,
@@ -191,7 +176,14 @@ cudaError_t baton__cuda_select_load(void)
 
 size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k)
 {
-    return count == 0 ? 0 : select_layout_of(dtype, count, k).bytes;
+    size_t bytes = 0;
+    if (count > 0) {
+        (void)by_type(dtype, [&](auto type) {
+            (void)workspace_of<type>(NULL, count, k, &bytes);
+            return cudaSuccess;
+        });
+    }
+    return bytes;
 }
 
 cudaError_t baton__cuda_select(cudaStream_t stream,

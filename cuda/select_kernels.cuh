@@ -424,8 +424,9 @@ __global__ void begin(state_t *state, beginning_t with)
     }
     /* No element reaches a threshold above the key of NaNs. */
     const uint64_t beyond = (uint64_t)nan_key<D>() + 1;
-    uint64_t given = with.threshold != NULL ? *with.threshold : 0;
-    uint64_t least = given == 0 ? 1 : given < beyond ? given : beyond;
+    const uint64_t earlier = with.threshold != NULL ? *with.threshold : 0;
+    const uint64_t reached = earlier < beyond ? earlier : beyond;
+    const uint64_t least = earlier == 0 ? 1 : reached;
     state->k = with.k;
     state->most = with.most;
     state->need = with.need;
@@ -797,8 +798,8 @@ static __global__ void __launch_bounds__(TILE_LANES)
 /* One thread checks whether at most state->most elements reach an earlier
    threshold. If more do, or if there is no earlier threshold, the thread begins
    a search. */
-static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
-                             uint64_t need)
+static __global__ void
+try_earlier(state_t *state, const baton_magnitude_t *threshold, uint64_t need)
 {
     if (*threshold != 0 && state->found <= state->most) {
         state->done = 1;

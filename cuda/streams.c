@@ -1,6 +1,7 @@
 /* Streams, events, and words in memory that streams wait for. */
 #include "cuda/gpu.h"
 
+#include <pthread.h>
 #include <string.h>
 
 /* The streams of each GPU. All engines of the process share them, since the

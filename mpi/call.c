@@ -1,12 +1,21 @@
 #include "mpi/call.h"
 
-#define TRAITS(KIND, name, create, source, target, traits)                     \
-    {#name, BATON__MPI_##source, BATON__MPI_##target, traits},
-#define REDUCES BATON__MPI_REDUCES
-#define ROOTED  BATON__MPI_ROOTED
-#define SOURCE  BATON__MPI_SOURCE
-#define TARGET  BATON__MPI_TARGET
-#define LOCAL   BATON__MPI_LOCAL
-#define PRIVATE BATON__MPI_PRIVATE
+#define baton_bcast_create                baton_broadcast_create
+#define baton_reduce_scatter_block_create baton_reduce_scatter_create
+#define TRAITS(KIND, Name, name_, of, parameters, ...)                         \
+    {.name = #Name,                                                            \
+     .collective = BATON_COLLECTIVE_##of,                                      \
+     .create = baton_##name_##_create,                                         \
+     __VA_ARGS__},
 const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS] = {
     BATON__MPI_LIST(TRAITS)};
+
+baton_collective_facts_t baton__mpi_facts[BATON__MPI_KINDS];
+
+void baton__mpi_facts_open(void)
+{
+    for (int k = 0; k < BATON__MPI_KINDS; k++) {
+        baton__mpi_facts[k] =
+            *baton_collective_facts(baton__mpi_traits[k].collective);
+    }
+}

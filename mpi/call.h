@@ -5,6 +5,7 @@
 #pragma once
 
 #include <baton/mpi.h>
+#include <baton/tuning.h>
 
 /* The name of a function that creates a persistent collective, which is an
    extension in Open MPI 4. If P is the letter P, it is the name in PMPI. */
@@ -15,38 +16,32 @@
 #define BATON__MPI_INIT(P, Name) P##MPIX_##Name##_init
 #endif
 
-/* The kinds of collectives: enumerator, name in MPI, name in Baton, the extents
-   of the source and of the target on a rank, and traits. The extents are NONE:
-   the collective has no such side; PART: one vector or block of `count`
-   elements; BLOCKS: one block for each rank. The traits are:
-
-     REDUCES    the collective combines elements by an operation
-     ROOTED     the collective has a root
-     SOURCE     only the root has a source
-     TARGET     only the root has a target
-     LOCAL      each rank decides for itself whether it works in place
-     PRIVATE    a rank does not know the sizes of all other ranks' blocks */
+/* The kinds of collectives: enumerator, name in MPI in two spellings,
+   enumerator in Baton, the macro of the parameters (parameters.h), and
+   traits. */
 #define BATON__MPI_LIST(X)                                                     \
-    X(BARRIER, Barrier, barrier, NONE, NONE, 0)                                \
-    X(BCAST, Bcast, broadcast, NONE, PART, ROOTED)                             \
-    X(REDUCE, Reduce, reduce, PART, PART, REDUCES | ROOTED | TARGET | LOCAL)   \
-    X(ALLREDUCE, Allreduce, allreduce, PART, PART, REDUCES)                    \
-    X(GATHER, Gather, gather, PART, BLOCKS, ROOTED | TARGET | LOCAL)           \
-    X(GATHERV, Gatherv, gatherv, PART, BLOCKS,                                 \
-      ROOTED | TARGET | LOCAL | PRIVATE)                                       \
-    X(SCATTER, Scatter, scatter, BLOCKS, PART, ROOTED | SOURCE | LOCAL)        \
-    X(SCATTERV, Scatterv, scatterv, BLOCKS, PART,                              \
-      ROOTED | SOURCE | LOCAL | PRIVATE)                                       \
-    X(ALLGATHER, Allgather, allgather, PART, BLOCKS, 0)                        \
-    X(ALLGATHERV, Allgatherv, allgatherv, PART, BLOCKS, 0)                     \
-    X(ALLTOALL, Alltoall, alltoall, BLOCKS, BLOCKS, 0)                         \
-    X(ALLTOALLV, Alltoallv, alltoallv, BLOCKS, BLOCKS, PRIVATE)                \
-    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, BLOCKS, PART,            \
-      REDUCES | LOCAL)                                                         \
-    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter, BLOCKS,      \
-      PART, REDUCES | LOCAL)                                                   \
-    X(SCAN, Scan, scan, PART, PART, REDUCES | LOCAL)                           \
-    X(EXSCAN, Exscan, exscan, PART, PART, REDUCES | LOCAL)
+    X(BARRIER, Barrier, barrier, BARRIER, COMM, .local = false)                \
+    X(BCAST, Bcast, bcast, BROADCAST, BUFFER_OF_ROOT, .one_round = 4)          \
+    X(REDUCE, Reduce, reduce, REDUCE, REDUCTION_TO_ROOT, .local = true)        \
+    X(ALLREDUCE, Allreduce, allreduce, ALLREDUCE, REDUCTION, .local = false)   \
+    X(GATHER, Gather, gather, GATHER, MOVE_AT_ROOT, .one_round = 8,            \
+      .local = true)                                                           \
+    X(GATHERV, Gatherv, gatherv, GATHER, GATHER_V_TO_ROOT, .local = true,      \
+      .hidden = true)                                                          \
+    X(SCATTER, Scatter, scatter, SCATTER, MOVE_AT_ROOT, .one_round = 8,        \
+      .local = true)                                                           \
+    X(SCATTERV, Scatterv, scatterv, SCATTER, SCATTER_V, .local = true,         \
+      .hidden = true)                                                          \
+    X(ALLGATHER, Allgather, allgather, ALLGATHER, MOVE, .one_round = 8)        \
+    X(ALLGATHERV, Allgatherv, allgatherv, ALLGATHER, GATHER_V, .local = false) \
+    X(ALLTOALL, Alltoall, alltoall, ALLTOALL, MOVE, .one_round = 8)            \
+    X(ALLTOALLV, Alltoallv, alltoallv, ALLTOALL, EXCHANGE_V, .hidden = true)   \
+    X(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, REDUCE_SCATTER,          \
+      REDUCTION_V, .local = true)                                              \
+    X(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block,        \
+      REDUCE_SCATTER, REDUCTION, .local = true)                                \
+    X(SCAN, Scan, scan, SCAN, REDUCTION, .local = true)                        \
+    X(EXSCAN, Exscan, exscan, EXSCAN, REDUCTION, .local = true)
 
 typedef enum baton__mpi_kind {
 #define BATON__MPI_ENUM(KIND, ...) BATON__MPI_##KIND,
@@ -55,28 +50,25 @@ typedef enum baton__mpi_kind {
         BATON__MPI_KINDS
 } baton__mpi_kind_t;
 
-typedef enum baton__mpi_span {
-    BATON__MPI_NONE,
-    BATON__MPI_PART,
-    BATON__MPI_BLOCKS
-} baton__mpi_span_t;
-
-enum baton__mpi_trait {
-    BATON__MPI_REDUCES = 1,
-    BATON__MPI_ROOTED = 2,
-    BATON__MPI_SOURCE = 4,
-    BATON__MPI_TARGET = 8,
-    BATON__MPI_LOCAL = 16,
-    BATON__MPI_PRIVATE = 32
-};
-
 typedef struct baton__mpi_traits {
     const char *name; /* "Allreduce" */
-    baton__mpi_span_t source, target;
-    unsigned traits;
+    baton_status_t (*create)(baton_group_t *group,
+                             const baton_operands_t *operands,
+                             baton_schedule_t **out);
+    baton_collective_t collective;
+    /* Open MPI runs the collective as one round of messages, all sent at once,
+       if blocks are short and there are at most so many ranks. */
+    int one_round;
+    bool local;  /* each rank decides for itself whether it works in place */
+    bool hidden; /* a rank does not know the sizes of all other ranks' blocks */
 } baton__mpi_traits_t;
 
 extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
+
+/* What Baton says of the collectives: whether they reduce, and which vectors a
+   rank has. Set by baton__mpi_facts_open. */
+extern baton_collective_facts_t baton__mpi_facts[BATON__MPI_KINDS];
+void baton__mpi_facts_open(void);
 
 /* The arguments of a call that describe one of its sides: its source (the send
    buffer) or its target (the receive buffer). Arguments that this kind of
@@ -113,7 +105,14 @@ typedef struct baton__mpi_call {
 #define BATON__MPI_LEFT       (-1)
 #define BATON__MPI_LEFT_FIRST (-2)
 
-static inline bool baton__mpi_has(const baton__mpi_call_t *call, unsigned trait)
+static inline const baton__mpi_traits_t *
+baton__mpi_traits_of(const baton__mpi_call_t *call)
 {
-    return (baton__mpi_traits[call->kind].traits & trait) != 0;
+    return &baton__mpi_traits[call->kind];
+}
+
+static inline const baton_collective_facts_t *
+baton__mpi_facts_of(const baton__mpi_call_t *call)
+{
+    return &baton__mpi_facts[call->kind];
 }

@@ -208,7 +208,6 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
-    (void)handle, (void)keyval, (void)extra;
     for (int i = 0; i < comm->first_count; i++) {
         MPI_Request first = comm->firsts[i];
         int ended = false;
@@ -311,9 +310,10 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     (void)PMPI_Comm_rank(handle, &comm->rank);
     (void)PMPI_Comm_size(handle, &comm->size);
     (void)PMPI_Comm_test_inter(handle, &inter);
-    comm->why = inter             ? BATON__MPI_INTER
-                : comm->size == 1 ? BATON__MPI_SINGLE
-                                  : BATON__MPI_TAKEN;
+    comm->why = comm->size == 1 ? BATON__MPI_SINGLE : BATON__MPI_TAKEN;
+    if (inter) {
+        comm->why = BATON__MPI_INTER;
+    }
     (void)pthread_mutex_lock(&comms_lock);
     comm->next = comms;
     comms = comm;

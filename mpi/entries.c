@@ -150,28 +150,21 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-/* Limits of the entries that a communicator keeps for further calls: always the
-   KEPT entries that were used last, and more entries as long as all kept ones
-   together take at most KEPT_BYTES. An entry counts as ENTRY_BYTES and the
-   bytes of its vector. */
-enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
-
-typedef baton_status_t (*create_fn)(baton_group_t *group,
-                                    const baton_operands_t *operands,
-                                    baton_schedule_t **out);
-
-#define CREATE(KIND, name, create, ...) baton_##create##_create,
-static const create_fn creates[BATON__MPI_KINDS] = {BATON__MPI_LIST(CREATE)};
+/* Limits of the entries that a communicator retains for further calls: always
+   the RETAINED entries that were used last, and more entries as long as all
+   retained ones together take at most RETAINED_BYTES. An entry counts as
+   ENTRY_BYTES and the bytes of its vector. */
+enum { RETAINED = 64, RETAINED_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 static baton_status_t entries_create(baton__mpi_entry_t *entry,
                                      const baton__mpi_op_t *op)
 {
     const baton__mpi_shape_t *shape = &entry->shape;
+    const baton__mpi_traits_t *traits = &baton__mpi_traits[shape->kind];
     const baton__mpi_vectors_t *v = &op->vectors;
     char name[64];
     (void)snprintf(name, sizeof name, "%s%s",
-                   op->persistent ? "persistent " : "",
-                   baton__mpi_traits[shape->kind].name);
+                   op->persistent ? "persistent " : "", traits->name);
     entry->source = v->source.memory;
     entry->target = v->target.memory;
     baton_operands_t on = {.source = entry->source,
@@ -186,10 +179,7 @@ static baton_status_t entries_create(baton__mpi_entry_t *entry,
     if (shape->kind == BATON__MPI_ALLTOALLV) {
         on.target_counts = shape->counts + shape->size;
     }
-    if (shape->kind == BATON__MPI_BARRIER) {
-        on.dtype = BATON_DTYPE_NONE;
-    }
-    return creates[shape->kind](op->comm->group, &on, &entry->schedule);
+    return traits->create(op->comm->group, &on, &entry->schedule);
 }
 
 static void free_entry(baton__mpi_entry_t *entry)
@@ -235,7 +225,7 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
     while (*at != NULL) {
         baton__mpi_entry_t *entry = *at;
         if (all ||
-            (!atomic_load_explicit(&entry->kept, memory_order_acquire) &&
+            (!atomic_load_explicit(&entry->retained, memory_order_acquire) &&
              atomic_load_explicit(&entry->users, memory_order_acquire) == 0)) {
             *at = entry->next;
             free_entry(entry);
@@ -247,17 +237,17 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
 
 /* Finds the shape's entry and moves it to the front of the list. If there is
    none, marks the least recently used entries that exceed the limits as not
-   kept. These entries are the same on all ranks, as all ranks make the same
+   retained. These entries are the same on all ranks, as all ranks make the same
    calls. */
 static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
                                         const baton__mpi_shape_t *shape)
 {
     size_t bytes = 0;
-    int kept = 1; /* counts the new entry */
+    int retained = 1; /* counts the new entry */
     baton__mpi_entry_t **at = &comm->entries;
     for (; *at != NULL; at = &(*at)->next) {
         baton__mpi_entry_t *entry = *at;
-        if (!entry->kept || entry->own != NULL) {
+        if (!entry->retained || entry->own != NULL) {
             continue;
         }
         if (baton__mpi_shape_equals(&entry->shape, shape)) {
@@ -267,29 +257,28 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
             return entry;
         }
         bytes += ENTRY_BYTES + baton__mpi_shape_bytes(&entry->shape);
-        entry->kept = ++kept <= KEPT || bytes <= KEPT_BYTES;
+        entry->retained = ++retained <= RETAINED || bytes <= RETAINED_BYTES;
     }
     return NULL;
 }
 
-/* An entry is not kept for further calls if the call is persistent, if the
-   collective has the trait PRIVATE, or if the shape has a reduction function of
-   the program: the same MPI_Op may later stand for another function, and the
+/* An entry is not retained for further calls if the call is persistent, if the
+   collective has the trait `hidden`, or if the shape has a reduction function
+   of the program: the same MPI_Op may later stand for another function, and the
    same MPI_Datatype for another type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {
-    bool keeps =
-        (baton__mpi_traits[shape->kind].traits & BATON__MPI_PRIVATE) == 0 &&
-        shape->function == NULL && !op->persistent;
-    op->entry = keeps ? entries_find(op->comm, shape) : NULL;
+    bool retains = !baton__mpi_traits[shape->kind].hidden &&
+                   shape->function == NULL && !op->persistent;
+    op->entry = retains ? entries_find(op->comm, shape) : NULL;
     if (op->entry != NULL) {
         return BATON_OK;
     }
     baton__mpi_entries_reap(op->comm, false);
     baton_status_t status = entries_make(op, shape);
     if (status == BATON_OK) {
-        op->entry->kept = keeps;
+        op->entry->retained = retains;
     }
     return status;
 }

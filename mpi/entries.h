@@ -45,9 +45,9 @@ typedef struct baton__mpi_entry {
     /* The buffers to which the schedule is bound now. */
     const void *source;
     void *target;
-    /* True: the entry is kept for further calls of its shape. False: the entry
-       may be freed when no request uses it. */
-    _Atomic bool kept;
+    /* True: the entry is retained for further calls of its shape. False: the
+       entry may be freed when no request uses it. */
+    _Atomic bool retained;
     /* Number of operations of this entry whose requests are not freed yet. */
     _Atomic int users;
     /* The only operation of a persistent call's entry; otherwise NULL. */
@@ -61,8 +61,8 @@ typedef struct baton__mpi_entry {
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape);
 
-/* Frees the communicator's entries that are neither kept nor in use. If `all`,
-   frees every entry of the communicator. */
+/* Frees the communicator's entries that are neither retained nor in use. If
+   `all`, frees every entry of the communicator. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
 /* Starts the operation. If another operation of the same entry is running,

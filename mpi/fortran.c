@@ -3,6 +3,7 @@
    the module mpi calls `mpi_iallreduce_`, one with mpi_f08 `ompi_iallreduce_f`;
    both have the same arguments. */
 #define _GNU_SOURCE
+#include "mpi/parameters.h"
 #include "mpi/runtime.h"
 
 #include <dlfcn.h>
@@ -14,165 +15,111 @@ extern int mpi_fortran_in_place_, mpi_fortran_bottom_,
 
 typedef MPI_Fint f;
 
-#define ALL(...) __VA_ARGS__
-
 static void *fortran_memory_of(void *argument)
 {
-    return argument == &mpi_fortran_in_place_ ? MPI_IN_PLACE
-           : argument == &mpi_fortran_bottom_ ? MPI_BOTTOM
-                                              : argument;
+    if (argument == &mpi_fortran_in_place_) {
+        return MPI_IN_PLACE;
+    }
+    return argument == &mpi_fortran_bottom_ ? MPI_BOTTOM : argument;
 }
 
-static void fortran_tell(int code, f *error_out)
+static void fortran_set(f *error_out, int code)
 {
     if (error_out != NULL) {
         *error_out = code;
     }
 }
 
-static void fortran_give(int code, const MPI_Request *request, f *request_out,
-                         f *error_out)
+static void fortran_return(int code, const MPI_Request *request, f *request_out,
+                           f *error_out)
 {
     if (code == MPI_SUCCESS) {
         *request_out = PMPI_Request_c2f(*request);
     }
-    fortran_tell(code, error_out);
+    fortran_set(error_out, code);
 }
 
-/* Expands to the declarations of up to 12 parameters, given their names. */
-#define PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, picked, ...)   \
-    picked
-#define DECLARE(...)                                                           \
-    PICK(__VA_ARGS__, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P)    \
-    (__VA_ARGS__)
-#define P1(a)       f *a
-#define P2(a, ...)  f *a, P1(__VA_ARGS__)
-#define P3(a, ...)  f *a, P2(__VA_ARGS__)
-#define P4(a, ...)  f *a, P3(__VA_ARGS__)
-#define P5(a, ...)  f *a, P4(__VA_ARGS__)
-#define P6(a, ...)  f *a, P5(__VA_ARGS__)
-#define P7(a, ...)  f *a, P6(__VA_ARGS__)
-#define P8(a, ...)  f *a, P7(__VA_ARGS__)
-#define P9(a, ...)  f *a, P8(__VA_ARGS__)
-#define P10(a, ...) f *a, P9(__VA_ARGS__)
-#define P11(a, ...) f *a, P10(__VA_ARGS__)
-#define P12(a, ...) f *a, P11(__VA_ARGS__)
+#define POINTER(type, name, ...) f *name
 
 /* Defines both symbols of a function, whose body follows the macro. If the
    process's MPI is not the one that this library was built for, the symbols
    call the process's MPI instead. */
-#define SYMBOL_OF(mpi, name, ...)                                              \
-    static void name##_here(DECLARE(__VA_ARGS__));                             \
-    void o##mpi##_##name##_f(DECLARE(__VA_ARGS__));                            \
-    void mpi##_##name##_(DECLARE(__VA_ARGS__))                                 \
+#define SYMBOL_OF(mpi, name, parameters, names)                                \
+    static void name##_here parameters;                                        \
+    void o##mpi##_##name##_f parameters;                                       \
+    void mpi##_##name##_ parameters                                            \
         __attribute__((alias("o" #mpi "_" #name "_f")));                       \
-    void o##mpi##_##name##_f(DECLARE(__VA_ARGS__))                             \
+    void o##mpi##_##name##_f parameters                                        \
     {                                                                          \
         if (baton__mpi_is_other()) {                                           \
             void *theirs = dlsym(RTLD_NEXT, #mpi "_" #name "_");               \
-            (*(void (**)(DECLARE(__VA_ARGS__))) & theirs)(__VA_ARGS__);        \
+            (*(void(**) parameters) & theirs) names;                           \
         } else {                                                               \
-            name##_here(__VA_ARGS__);                                          \
+            name##_here names;                                                 \
         }                                                                      \
     }                                                                          \
-    static void name##_here(DECLARE(__VA_ARGS__))
-#define SYMBOL(name, ...) SYMBOL_OF(mpi, name, __VA_ARGS__)
+    static void name##_here parameters
+#define SYMBOL(name, parameters, names) SYMBOL_OF(mpi, name, parameters, names)
 #if OMPI_MAJOR_VERSION >= 5
-#define SYMBOL_INIT(name, ...) SYMBOL_OF(mpi, name##_init, __VA_ARGS__)
+#define SYMBOL_INIT(name, parameters, names)                                   \
+    SYMBOL_OF(mpi, name##_init, parameters, names)
 #else
-#define SYMBOL_INIT(name, ...) SYMBOL_OF(mpix, name##_init, __VA_ARGS__)
+#define SYMBOL_INIT(name, parameters, names)                                   \
+    SYMBOL_OF(mpix, name##_init, parameters, names)
 #endif
 
-/* Defines the symbols of a collective, given its name in two spellings, its
-   parameters in Fortran and its arguments in C. Info arguments are ignored. */
-#define FORTRAN(Name, name, parameters, arguments)                             \
-    SYMBOL(i##name, ALL parameters, request, error)                            \
+/* Defines the symbols of a collective. Info arguments are ignored. */
+#define FORTRAN(KIND, Name, name, collective, list, ...)                       \
+    SYMBOL(i##name, (list(POINTER), f * request, f * error),                   \
+           (list(NAME), request, error))                                       \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        fortran_give(MPI_I##name(ALL arguments, &q), &q, request, error);      \
+        fortran_return(MPI_I##name(list(ARGUMENT), &q), &q, request, error);   \
     }                                                                          \
-    SYMBOL(name, ALL parameters, error)                                        \
+    SYMBOL(name, (list(POINTER), f * error), (list(NAME), error))              \
     {                                                                          \
-        fortran_tell(MPI_##Name(ALL arguments), error);                        \
+        fortran_set(error, MPI_##Name(list(ARGUMENT)));                        \
     }                                                                          \
-    SYMBOL_INIT(name, ALL parameters, info, request, error)                    \
+    SYMBOL_INIT(name, (list(POINTER), f * info, f * request, f * error),       \
+                (list(NAME), info, request, error))                            \
     {                                                                          \
         MPI_Request q = MPI_REQUEST_NULL;                                      \
-        fortran_give(                                                          \
-            BATON__MPI_INIT(, Name)(ALL arguments, PMPI_Info_f2c(*info), &q),  \
+        fortran_return(                                                        \
+            BATON__MPI_INIT(, Name)(list(ARGUMENT), PMPI_Info_f2c(*info), &q), \
             &q, request, error);                                               \
     }
 
-#define SEND     fortran_memory_of(send)
-#define RECV     fortran_memory_of(recv)
-#define TYPE(of) PMPI_Type_f2c(*(of))
-#define COMM     PMPI_Comm_f2c(*comm)
-#define OP       PMPI_Op_f2c(*op)
-
-FORTRAN(Barrier, barrier, (comm), (COMM))
-FORTRAN(Bcast, bcast, (recv, count, type, root, comm),
-        (RECV, *count, TYPE(type), *root, COMM))
-
-#define REDUCED send, recv, count, type, op
-#define SUMMED  SEND, RECV, *count, TYPE(type), OP
-FORTRAN(Reduce, reduce, (REDUCED, root, comm), (SUMMED, *root, COMM))
-FORTRAN(Allreduce, allreduce, (REDUCED, comm), (SUMMED, COMM))
-FORTRAN(Scan, scan, (REDUCED, comm), (SUMMED, COMM))
-FORTRAN(Exscan, exscan, (REDUCED, comm), (SUMMED, COMM))
-FORTRAN(Reduce_scatter_block, reduce_scatter_block, (REDUCED, comm),
-        (SUMMED, COMM))
-FORTRAN(Reduce_scatter, reduce_scatter, (REDUCED, comm),
-        (SEND, RECV, count, TYPE(type), OP, COMM))
-
-#define MOVED send, scount, stype, recv, rcount, rtype
-#define EQUAL SEND, *scount, TYPE(stype), RECV, *rcount, TYPE(rtype)
-FORTRAN(Gather, gather, (MOVED, root, comm), (EQUAL, *root, COMM))
-FORTRAN(Scatter, scatter, (MOVED, root, comm), (EQUAL, *root, COMM))
-FORTRAN(Allgather, allgather, (MOVED, comm), (EQUAL, COMM))
-FORTRAN(Alltoall, alltoall, (MOVED, comm), (EQUAL, COMM))
-
-#define GATHERED send, scount, stype, recv, rcounts, displs, rtype
-#define BLOCKS   SEND, *scount, TYPE(stype), RECV, rcounts, displs, TYPE(rtype)
-FORTRAN(Gatherv, gatherv, (GATHERED, root, comm), (BLOCKS, *root, COMM))
-FORTRAN(Allgatherv, allgatherv, (GATHERED, comm), (BLOCKS, COMM))
-FORTRAN(Scatterv, scatterv,
-        (send, scounts, displs, stype, recv, rcount, rtype, root, comm),
-        (SEND, scounts, displs, TYPE(stype), RECV, *rcount, TYPE(rtype), *root,
-         COMM))
-FORTRAN(Alltoallv, alltoallv,
-        (send, scounts, sdispls, stype, recv, rcounts, rdispls, rtype, comm),
-        (SEND, scounts, sdispls, TYPE(stype), RECV, rcounts, rdispls,
-         TYPE(rtype), COMM))
+BATON__MPI_LIST(FORTRAN)
 
 /* ---- requests ------------------------------------------------------------ */
 
-SYMBOL(start, request, error)
+SYMBOL(start, (f * request, f *error), (request, error))
 {
     MPI_Request q = PMPI_Request_f2c(*request);
     /* MPI may replace the request by another one. */
-    fortran_give(MPI_Start(&q), &q, request, error);
+    fortran_return(MPI_Start(&q), &q, request, error);
 }
 
-SYMBOL(startall, count, requests, error)
+SYMBOL(startall, (f * count, f *requests, f *error), (count, requests, error))
 {
-    fortran_tell(MPI_SUCCESS, error);
+    fortran_set(error, MPI_SUCCESS);
     for (f i = 0; i < *count; i++) {
         ompi_start_f(&requests[i], error);
     }
 }
 
-SYMBOL(request_free, request, error)
+SYMBOL(request_free, (f * request, f *error), (request, error))
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    fortran_give(MPI_Request_free(&q), &q, request, error);
+    fortran_return(MPI_Request_free(&q), &q, request, error);
 }
 
-SYMBOL(cancel, request, error)
+SYMBOL(cancel, (f * request, f *error), (request, error))
 {
-    fortran_tell(MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}), error);
+    fortran_set(error, MPI_Cancel(&(MPI_Request){PMPI_Request_f2c(*request)}));
 }
 
-SYMBOL(wait, request, status, error)
+SYMBOL(wait, (f * request, f *status, f *error), (request, status, error))
 {
     MPI_Request q = PMPI_Request_f2c(*request);
     MPI_Status ended;
@@ -180,19 +127,20 @@ SYMBOL(wait, request, status, error)
     if (code == MPI_SUCCESS && status != &mpi_fortran_status_ignore_) {
         (void)PMPI_Status_c2f(&ended, status);
     }
-    fortran_give(code, &q, request, error);
+    fortran_return(code, &q, request, error);
 }
 
 /* ---- the life of MPI ----------------------------------------------------- */
 
-#define LIFE(Name, name, parameters, arguments)                                \
-    SYMBOL(name, ALL parameters)                                               \
+#define LIFE(Name, name, parameters, names, arguments)                         \
+    SYMBOL(name, parameters, names)                                            \
     {                                                                          \
-        fortran_tell(MPI_##Name arguments, error);                             \
+        fortran_set(error, MPI_##Name arguments);                              \
     }
 
-LIFE(Init, init, (error), (NULL, NULL))
-LIFE(Init_thread, init_thread, (required, provided, error),
-     (NULL, NULL, *required, provided))
-LIFE(Query_thread, query_thread, (provided, error), (provided))
-LIFE(Finalize, finalize, (error), ())
+LIFE(Init, init, (f * error), (error), (NULL, NULL))
+LIFE(Init_thread, init_thread, (f * required, f *provided, f *error),
+     (required, provided, error), (NULL, NULL, *required, provided))
+LIFE(Query_thread, query_thread, (f * provided, f *error), (provided, error),
+     (provided))
+LIFE(Finalize, finalize, (f * error), (error), ())

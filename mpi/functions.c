@@ -81,16 +81,15 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
     const known_t *known =
         (const void *)baton__mpi_known(BATON__MPI_OP(op), false);
     size_t bytes = baton__mpi_type_bytes(type);
-    /* `held` becomes a copy of the type, because the application may free
-       `type`. */
-    MPI_Datatype held = type;
+    /* The application may free `type`. */
+    MPI_Datatype copy = type;
     if (!baton__mpi.functions || known == NULL || !is_solid(type, bytes) ||
         (!known->commutes && bytes > PART)) {
         return NULL;
     }
     baton__mpi_function_t *f = malloc(sizeof *f);
     if (f == NULL || (!baton__mpi_is_named(type) &&
-                      PMPI_Type_dup(type, &held) != MPI_SUCCESS)) {
+                      PMPI_Type_dup(type, &copy) != MPI_SUCCESS)) {
         free(f);
         return NULL;
     }
@@ -100,7 +99,7 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
                                         .commutative = known->commutes,
                                         .element_bytes = bytes},
                                  .function = known->function,
-                                 .type = held};
+                                 .type = copy};
     return f;
 }
 

@@ -61,6 +61,7 @@ static void open_all(int required)
     baton__mpi_settings_read(&baton__mpi.settings);
     (void)PMPI_Bcast(&baton__mpi.settings, sizeof baton__mpi.settings, MPI_BYTE,
                      0, MPI_COMM_WORLD);
+    baton__mpi_facts_open();
     const char *wrong = baton__mpi_comms_open();
     wrong = wrong != NULL ? wrong : baton__mpi_find_request();
     if (!init_agree(wrong == NULL)) {

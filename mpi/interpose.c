@@ -1,138 +1,59 @@
 /* The functions of MPI that the application calls. Each function takes its
    call, or leaves it to MPI by calling the PMPI_ function. */
 #include "mpi/init.h"
+#include "mpi/parameters.h"
 #include "mpi/persistent.h"
 #include "mpi/requests.h"
 
 #include <stdlib.h>
 
-#define ALL(...) __VA_ARGS__
-
-/* All members get a value, so that compilers need not clear the struct
-   first. */
-#define CALL(KIND, WAY, ...)                                                   \
-    const baton__mpi_call_t call = {BATON__MPI_##KIND, BATON__MPI_##WAY,       \
-                                    __VA_ARGS__, comm}
+/* All members of a call get a value, so that compilers need not clear the
+   struct first. The members of its parameters come last and replace others. */
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define CALL(KIND, WAY, list)                                                  \
+    const baton__mpi_call_t call = {.kind = BATON__MPI_##KIND,                 \
+                                    .way = BATON__MPI_##WAY,                   \
+                                    .source = NONE,                            \
+                                    .target = NONE,                            \
+                                    .op = NULL,                                \
+                                    .root = 0,                                 \
+                                    list(MEMBERS)}
+#define NONE                                                                   \
+    {                                                                          \
+        .memory = NULL, .count = 0, .counts = NULL, .displs = NULL,            \
+        .type = NULL                                                           \
+    }
 
 #define TAKEN_OR(call_, request_)                                              \
     (code >= 0 ? code : baton__mpi_note(code, call_, comm, request_))
 
-/* Defines a collective's blocking, nonblocking and persistent function. The
-   macro's arguments are the kind, the name in two spellings, the functions'
-   parameters and arguments, and the further members of the call. */
-#define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
-    int MPI_##Name(ALL parameters)                                             \
+/* Defines a collective's blocking, nonblocking and persistent function. */
+#define INTERPOSE(KIND, Name, name, collective, list, ...)                     \
+    int MPI_##Name(list(DECLARE))                                              \
     {                                                                          \
         if (!baton__mpi.settings.blocking) { /* the default */                 \
-            return PMPI_##Name(ALL arguments);                                 \
+            return PMPI_##Name(list(NAME));                                    \
         }                                                                      \
-        CALL(KIND, BLOCKING, __VA_ARGS__);                                     \
+        CALL(KIND, BLOCKING, list);                                            \
         int code = baton__mpi_finish(&call);                                   \
-        return TAKEN_OR(PMPI_##Name(ALL arguments), NULL);                     \
+        return TAKEN_OR(PMPI_##Name(list(NAME)), NULL);                        \
     }                                                                          \
-    int MPI_I##name(ALL parameters, MPI_Request *request)                      \
+    int MPI_I##name(list(DECLARE), MPI_Request *request)                       \
     {                                                                          \
-        CALL(KIND, NONBLOCKING, __VA_ARGS__);                                  \
+        CALL(KIND, NONBLOCKING, list);                                         \
         int code = baton__mpi_begin(&call, request);                           \
-        return TAKEN_OR(PMPI_I##name(ALL arguments, request), request);        \
+        return TAKEN_OR(PMPI_I##name(list(NAME), request), request);           \
     }                                                                          \
-    int BATON__MPI_INIT(, Name)(ALL parameters, MPI_Info info,                 \
+    int BATON__MPI_INIT(, Name)(list(DECLARE), MPI_Info info,                  \
                                 MPI_Request * request)                         \
     {                                                                          \
-        CALL(KIND, PERSISTENT, __VA_ARGS__);                                   \
+        CALL(KIND, PERSISTENT, list);                                          \
         int code = baton__mpi_begin(&call, request);                           \
-        return TAKEN_OR(                                                       \
-            BATON__MPI_INIT(P, Name)(ALL arguments, info, request), NULL);     \
+        return TAKEN_OR(BATON__MPI_INIT(P, Name)(list(NAME), info, request),   \
+                        NULL);                                                 \
     }
 
-#define SIDE(memory, count, counts, displs, type)                              \
-    {                                                                          \
-        (void *)(memory), count, counts, displs, type                          \
-    }
-#define NONE SIDE(NULL, 0, NULL, NULL, NULL)
-
-INTERPOSE(BARRIER, Barrier, barrier, (MPI_Comm comm), (comm), NONE, NONE, NULL,
-          0)
-
-INTERPOSE(BCAST, Bcast, bcast,
-          (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
-          (buffer, count, type, root, comm), NONE,
-          SIDE(buffer, count, NULL, NULL, type), NULL, root)
-
-#define REDUCES                                                                \
-    SIDE(send, count, NULL, NULL, type), SIDE(recv, count, NULL, NULL, type), op
-
-INTERPOSE(REDUCE, Reduce, reduce,
-          (const void *send, void *recv, int count, MPI_Datatype type,
-           MPI_Op op, int root, MPI_Comm comm),
-          (send, recv, count, type, op, root, comm), REDUCES, root)
-
-#define INTERPOSE_SUM(KIND, Name, name)                                        \
-    INTERPOSE(KIND, Name, name,                                                \
-              (const void *send, void *recv, int count, MPI_Datatype type,     \
-               MPI_Op op, MPI_Comm comm),                                      \
-              (send, recv, count, type, op, comm), REDUCES, 0)
-
-INTERPOSE_SUM(ALLREDUCE, Allreduce, allreduce)
-INTERPOSE_SUM(REDUCE_SCATTER_BLOCK, Reduce_scatter_block, reduce_scatter_block)
-INTERPOSE_SUM(SCAN, Scan, scan)
-INTERPOSE_SUM(EXSCAN, Exscan, exscan)
-
-INTERPOSE(REDUCE_SCATTER, Reduce_scatter, reduce_scatter,
-          (const void *send, void *recv, const int *counts, MPI_Datatype type,
-           MPI_Op op, MPI_Comm comm),
-          (send, recv, counts, type, op, comm),
-          SIDE(send, 0, counts, NULL, type), SIDE(recv, 0, counts, NULL, type),
-          op, 0)
-
-#define MOVED                                                                  \
-    const void *send, int scount, MPI_Datatype stype, void *recv, int rcount,  \
-        MPI_Datatype rtype
-#define MOVES send, scount, stype, recv, rcount, rtype
-#define EQUAL                                                                  \
-    SIDE(send, scount, NULL, NULL, stype),                                     \
-        SIDE(recv, rcount, NULL, NULL, rtype), NULL
-
-INTERPOSE(GATHER, Gather, gather, (MOVED, int root, MPI_Comm comm),
-          (MOVES, root, comm), EQUAL, root)
-INTERPOSE(SCATTER, Scatter, scatter, (MOVED, int root, MPI_Comm comm),
-          (MOVES, root, comm), EQUAL, root)
-INTERPOSE(ALLGATHER, Allgather, allgather, (MOVED, MPI_Comm comm),
-          (MOVES, comm), EQUAL, 0)
-INTERPOSE(ALLTOALL, Alltoall, alltoall, (MOVED, MPI_Comm comm), (MOVES, comm),
-          EQUAL, 0)
-
-INTERPOSE(GATHERV, Gatherv, gatherv,
-          (const void *send, int scount, MPI_Datatype stype, void *recv,
-           const int *rcounts, const int *displs, MPI_Datatype rtype, int root,
-           MPI_Comm comm),
-          (send, scount, stype, recv, rcounts, displs, rtype, root, comm),
-          SIDE(send, scount, NULL, NULL, stype),
-          SIDE(recv, 0, rcounts, displs, rtype), NULL, root)
-
-INTERPOSE(SCATTERV, Scatterv, scatterv,
-          (const void *send, const int *scounts, const int *displs,
-           MPI_Datatype stype, void *recv, int rcount, MPI_Datatype rtype,
-           int root, MPI_Comm comm),
-          (send, scounts, displs, stype, recv, rcount, rtype, root, comm),
-          SIDE(send, 0, scounts, displs, stype),
-          SIDE(recv, rcount, NULL, NULL, rtype), NULL, root)
-
-INTERPOSE(ALLGATHERV, Allgatherv, allgatherv,
-          (const void *send, int scount, MPI_Datatype stype, void *recv,
-           const int *rcounts, const int *displs, MPI_Datatype rtype,
-           MPI_Comm comm),
-          (send, scount, stype, recv, rcounts, displs, rtype, comm),
-          SIDE(send, scount, NULL, NULL, stype),
-          SIDE(recv, 0, rcounts, displs, rtype), NULL, 0)
-
-INTERPOSE(ALLTOALLV, Alltoallv, alltoallv,
-          (const void *send, const int *scounts, const int *sdispls,
-           MPI_Datatype stype, void *recv, const int *rcounts,
-           const int *rdispls, MPI_Datatype rtype, MPI_Comm comm),
-          (send, scounts, sdispls, stype, recv, rcounts, rdispls, rtype, comm),
-          SIDE(send, 0, scounts, sdispls, stype),
-          SIDE(recv, 0, rcounts, rdispls, rtype), NULL, 0)
+BATON__MPI_LIST(INTERPOSE)
 
 /* ---- persistent requests ------------------------------------------------- */
 

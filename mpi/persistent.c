@@ -34,7 +34,7 @@ int baton__mpi_op_persist(baton__mpi_op_t *op)
     }
     if (code == MPI_SUCCESS) {
         op->entry->own = op;
-        op->entry->kept = true;
+        op->entry->retained = true;
         atomic_store_explicit(&op->ended, true, memory_order_relaxed);
         atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
         baton__mpi_know(&op->known, op->request);
@@ -51,17 +51,16 @@ int baton__mpi_start(const MPI_Request *request)
         return BATON__MPI_LEFT;
     }
     int code = copy_handler(op->comm);
-    if (code == MPI_SUCCESS) {
-        code = baton__mpi_vectors_pack(&op->vectors);
+    if (code != MPI_SUCCESS) {
+        return code;
+    }
+    code = baton__mpi_vectors_pack(&op->vectors);
+    if (code != MPI_SUCCESS) {
         /* The application may have freed op->comm->handle, so the error goes to
            the error handler of op->comm->self, which is the same. */
-        if (code != MPI_SUCCESS) {
-            return baton__mpi_fail(op->comm->self, code);
-        }
+        return baton__mpi_fail(op->comm->self, code);
     }
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Start(&op->request);
-    }
+    code = PMPI_Start(&op->request);
     if (code == MPI_SUCCESS) {
         baton__mpi_op_account(op);
         baton__mpi_op_post(op);
@@ -87,7 +86,7 @@ int baton__mpi_request_free(MPI_Request *request)
     int code = PMPI_Request_free(request);
     /* Pairs with the load in baton__mpi_entries_reap(), which frees the entry
        together with `op`. */
-    atomic_store_explicit(&op->entry->kept, false, memory_order_release);
+    atomic_store_explicit(&op->entry->retained, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
     return code;
 }

@@ -8,19 +8,10 @@
 
 /* ---- the end of an operation --------------------------------------------- */
 
-/* Completes a persistent request by sending the message for which the request's
-   receive waits. */
-static void send_end(const baton__mpi_op_t *op)
-{
-    char byte = 0;
-    (void)PMPI_Send(&byte, op->code != MPI_SUCCESS, MPI_BYTE, 0, op->tag,
-                    op->comm->self);
-}
-
 /* Called when a request no longer uses an entry, so that the entry may be
    freed. A generalized request uses its entry until the request is freed, since
    waits for the request read the entry. A persistent request has an entry of
-   its own, which exists as long as it is `kept`. */
+   its own, which exists as long as it is `retained`. */
 static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
     atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
@@ -35,16 +26,15 @@ static void requests_complete(baton__mpi_op_t *op)
         op->code = baton__mpi_vectors_unpack(&op->vectors);
     }
     atomic_fetch_sub_explicit(&baton__mpi.outstanding, 1, memory_order_release);
+    atomic_store_explicit(&op->ended, true, memory_order_release);
     if (op->persistent) {
-        baton__mpi_entry_t *entry = op->entry;
-        baton__mpi_comm_t *comm = op->comm;
-        atomic_store_explicit(&op->ended, true, memory_order_release);
-        send_end(op);
-        requests_leave(entry, comm);
+        /* The request's receive waits for this message. */
+        char byte = 0;
+        (void)PMPI_Send(&byte, op->code != MPI_SUCCESS, MPI_BYTE, 0, op->tag,
+                        op->comm->self);
+        requests_leave(op->entry, op->comm);
     } else {
-        MPI_Request request = op->request;
-        atomic_store_explicit(&op->ended, true, memory_order_release);
-        (void)PMPI_Grequest_complete(request);
+        (void)PMPI_Grequest_complete(op->request);
     }
 }
 
@@ -117,7 +107,6 @@ static int requests_release(void *state)
 
 static int requests_cancel(void *state, int complete)
 {
-    (void)state, (void)complete;
     return MPI_SUCCESS;
 }
 
@@ -165,26 +154,27 @@ static int requests_progress(void)
    status a number that says whether the request is generalized, of a message or
    of another type. So all offsets can be found. */
 
-typedef struct given {
+typedef struct arguments {
     MPI_Grequest_query_function *query;
     MPI_Grequest_free_function *release;
     MPI_Grequest_cancel_function *cancel;
     void *state;
-} given_t;
+} arguments_t;
 
 /* The number of bytes of a generalized request that are searched for the
    offsets: all of the request. */
 enum { LOOKED_AT = 200 };
-static size_t given_offset;
+static size_t arguments_offset;
 
 static baton__mpi_op_t *op_of(MPI_Request request)
 {
     if (request == MPI_REQUEST_NULL) {
         return NULL;
     }
-    const given_t *given = (const void *)((const char *)request + given_offset);
-    return given->query == requests_query && given->release == requests_release
-               ? given->state
+    const arguments_t *of =
+        (const void *)((const char *)request + arguments_offset);
+    return of->query == requests_query && of->release == requests_release
+               ? of->state
                : (void *)baton__mpi_known(request, false);
 }
 
@@ -226,19 +216,22 @@ static bool requests_find_type(MPI_Request request)
 const char *baton__mpi_find_request(void)
 {
     MPI_Request request;
-    const given_t given = {requests_query, requests_release, requests_cancel,
-                           NULL};
+    const arguments_t stored = {.query = requests_query,
+                                .release = requests_release,
+                                .cancel = requests_cancel};
     const MPI_Comm owner = MPI_COMM_WORLD;
     if (opal_progress == NULL || opal_progress_register == NULL ||
         opal_progress_unregister == NULL) {
         return "this MPI has no opal_progress that can be called";
     }
-    bool found = PMPI_Grequest_start(given.query, given.release, given.cancel,
-                                     NULL, &request) == MPI_SUCCESS;
+    bool found =
+        PMPI_Grequest_start(stored.query, stored.release, stored.cancel,
+                            stored.state, &request) == MPI_SUCCESS;
     if (found) {
-        found = requests_find(request, &given, sizeof given, &given_offset) &&
-                requests_find(request, &owner, sizeof owner,
-                              &baton__mpi.owner_offset);
+        found =
+            requests_find(request, &stored, sizeof stored, &arguments_offset) &&
+            requests_find(request, &owner, sizeof owner,
+                          &baton__mpi.owner_offset);
         (void)PMPI_Grequest_complete(request);
         found = found && requests_find_type(request);
         (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -347,13 +340,9 @@ enum { EAGER_BYTES = 1 << 10 }; /* below the eager limits of MPI's transports */
 static bool is_one_round(const baton__mpi_call_t *call,
                          const baton__mpi_comm_t *comm)
 {
-    const uint32_t kinds = 1u << BATON__MPI_BCAST | 1u << BATON__MPI_GATHER |
-                           1u << BATON__MPI_SCATTER |
-                           1u << BATON__MPI_ALLGATHER |
-                           1u << BATON__MPI_ALLTOALL;
-    return (kinds >> call->kind & 1u) != 0 && baton__mpi.settings.from == 0 &&
+    return baton__mpi.settings.from == 0 &&
            call->way == BATON__MPI_NONBLOCKING &&
-           comm->size <= (call->kind == BATON__MPI_BCAST ? 4 : 8) &&
+           comm->size <= baton__mpi_traits_of(call)->one_round &&
            baton__mpi_block_bytes(call, comm->rank) <= EAGER_BYTES;
 }
 
@@ -373,19 +362,15 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
     if (!baton__mpi_is_valid(call, comm->rank, comm->size)) {
         return BATON__MPI_WRONG;
     }
-    switch (baton__mpi_shape(call, comm->rank, comm->size, shape)) {
-    case MPI_SUCCESS:
-        break;
-    case MPI_ERR_OP:
-        return BATON__MPI_TYPE;
-    default:
-        return BATON__MPI_WRONG;
+    int code = baton__mpi_shape(call, comm->rank, comm->size, shape);
+    if (code != MPI_SUCCESS) {
+        return code == MPI_ERR_OP ? BATON__MPI_TYPE : BATON__MPI_WRONG;
     }
     size_t least = (size_t)baton__mpi.settings.from;
-    bool is_private = baton__mpi_has(call, BATON__MPI_PRIVATE);
-    size_t bytes = is_private ? 0 : baton__mpi_shape_bytes(shape);
+    bool hidden = baton__mpi_traits_of(call)->hidden;
+    size_t bytes = hidden ? 0 : baton__mpi_shape_bytes(shape);
     bool is_short = bytes < least || bytes == 0;
-    if (is_short && !is_private && call->kind != BATON__MPI_BARRIER) {
+    if (is_short && !hidden && call->kind != BATON__MPI_BARRIER) {
         return BATON__MPI_SHORT;
     }
     comm->counted = bytes + BATON__MPI_WORTH / BATON__MPI_FIRST_CALLS;
@@ -433,8 +418,10 @@ static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
         return code;
     }
     baton_status_t status = baton__mpi_entry_for(op, shape);
-    return status != BATON_OK ? baton__mpi_code(status, baton_error_message())
-           : op->persistent
+    if (status != BATON_OK) {
+        return baton__mpi_code(status, baton_error_message());
+    }
+    return op->persistent
                ? baton__mpi_op_persist(op)
                : PMPI_Grequest_start(requests_query, requests_release,
                                      requests_cancel, op, &op->request);
@@ -492,7 +479,7 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     MPI_Request request;
     /* A schedule for this call would be used only once, which costs more than
        MPI's call. */
-    if (baton__mpi_has(call, BATON__MPI_PRIVATE)) {
+    if (baton__mpi_traits_of(call)->hidden) {
         return BATON__MPI_LEFT;
     }
     int code = baton__mpi_begin(call, &request);

@@ -15,17 +15,13 @@ typedef struct type_row {
     class_t class;
 } type_row_t;
 
-#define SIZED(letter, type)                                                    \
-    (sizeof(type) == 1   ? BATON_##letter##8                                   \
-     : sizeof(type) == 2 ? BATON_##letter##16                                  \
-     : sizeof(type) == 4 ? BATON_##letter##32                                  \
-                         : BATON_##letter##64)
-#define ROW(type, dtype)                                                       \
-    {                                                                          \
-        type, dtype, INTEGER                                                   \
-    }
+/* The types of integers of 1, 2, 4 and 8 bytes follow one another. */
+#define SIZED(first, type) (first + __builtin_ctz(sizeof(type)))
 #define INTEGERS(as_signed, as_unsigned, type)                                 \
-    ROW(as_signed, SIZED(I, type)), ROW(as_unsigned, SIZED(U, type))
+    {as_signed, SIZED(BATON_I8, type), INTEGER},                               \
+    {                                                                          \
+        as_unsigned, SIZED(BATON_U8, type), INTEGER                            \
+    }
 
 /* Frequent types come first, so that the search finds them early. */
 static const type_row_t types[] = {
@@ -40,9 +36,9 @@ static const type_row_t types[] = {
     INTEGERS(MPI_INT16_T, MPI_UINT16_T, int16_t),
     INTEGERS(MPI_INT32_T, MPI_UINT32_T, int32_t),
     INTEGERS(MPI_INT64_T, MPI_UINT64_T, int64_t),
-    {MPI_AINT, SIZED(I, MPI_Aint), INTEGER},
-    {MPI_OFFSET, SIZED(I, MPI_Offset), INTEGER},
-    {MPI_COUNT, SIZED(I, MPI_Count), INTEGER},
+    {MPI_AINT, SIZED(BATON_I8, MPI_Aint), INTEGER},
+    {MPI_OFFSET, SIZED(BATON_I8, MPI_Offset), INTEGER},
+    {MPI_COUNT, SIZED(BATON_I8, MPI_Count), INTEGER},
     {MPI_BYTE, BATON_U8, BYTES},
     {MPI_C_BOOL, BATON_BOOL, LOGICAL},
     {MPI_C_FLOAT_COMPLEX, BATON_C64, COMPLEX},
@@ -65,6 +61,7 @@ static const type_row_t types[] = {
     {MPI_REAL4, BATON_F32, FLOATING},
     {MPI_REAL8, BATON_F64, FLOATING},
 };
+enum { TYPES = sizeof types / sizeof *types };
 
 typedef struct op_row {
     MPI_Op op;
@@ -91,20 +88,20 @@ static const op_row_t ops[] = {
     {MPI_MINLOC, BATON_MINLOC, 1u << PAIR},
     {MPI_MAXLOC, BATON_MAXLOC, 1u << PAIR},
 };
+enum { OPS = sizeof ops / sizeof *ops };
 
 bool baton__mpi_reduction(MPI_Datatype type, MPI_Op op, baton_dtype_t *dtype,
                           const baton_op_t **found)
 {
     const type_row_t *t = types;
     const op_row_t *o = ops;
-    while (t < types + sizeof types / sizeof *types && t->type != type) {
+    while (t < types + TYPES && t->type != type) {
         t++;
     }
-    while (o < ops + sizeof ops / sizeof *ops && o->op != op) {
+    while (o < ops + OPS && o->op != op) {
         o++;
     }
-    if (t == types + sizeof types / sizeof *types ||
-        o == ops + sizeof ops / sizeof *ops ||
+    if (t == types + TYPES || o == ops + OPS ||
         (o->classes >> t->class & 1u) == 0 ||
         !baton_op_takes(o->found, t->dtype)) {
         return false;
@@ -206,11 +203,15 @@ int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
         void *place = (void *)((MPI_Aint)memory + (MPI_Aint)i * extent);
         size_t length = (size_t)some * size;
         int at = 0;
-        code = length > INT_MAX ? pack_long(place, type, size, bytes, back)
-               : back ? PMPI_Unpack(bytes, (int)length, &at, place, some, type,
-                                    baton__mpi.self)
-                      : PMPI_Pack(place, some, type, bytes, (int)length, &at,
-                                  baton__mpi.self);
+        if (length > INT_MAX) {
+            code = pack_long(place, type, size, bytes, back);
+        } else if (back) {
+            code = PMPI_Unpack(bytes, (int)length, &at, place, some, type,
+                               baton__mpi.self);
+        } else {
+            code = PMPI_Pack(place, some, type, bytes, (int)length, &at,
+                             baton__mpi.self);
+        }
         bytes += length;
     }
     return code;

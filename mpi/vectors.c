@@ -5,27 +5,30 @@
 
 static bool has_source(const baton__mpi_call_t *call, int rank)
 {
-    return baton__mpi_traits[call->kind].source != BATON__MPI_NONE &&
-           (!baton__mpi_has(call, BATON__MPI_SOURCE) || rank == call->root);
+    const baton_collective_facts_t *facts = baton__mpi_facts_of(call);
+    return facts->source != BATON_SPAN_NONE &&
+           (!facts->source_at_root || rank == call->root);
 }
 
 static bool has_target(const baton__mpi_call_t *call, int rank)
 {
-    return baton__mpi_traits[call->kind].target != BATON__MPI_NONE &&
-           (!baton__mpi_has(call, BATON__MPI_TARGET) || rank == call->root);
+    const baton_collective_facts_t *facts = baton__mpi_facts_of(call);
+    return facts->target != BATON_SPAN_NONE &&
+           (!facts->target_at_root || rank == call->root);
 }
 
 static bool is_in_place(const baton__mpi_call_t *call, int rank)
 {
-    const baton__mpi_side_t *side =
-        baton__mpi_has(call, BATON__MPI_SOURCE) ? &call->target : &call->source;
+    const baton__mpi_side_t *side = baton__mpi_facts_of(call)->source_at_root
+                                        ? &call->target
+                                        : &call->source;
     return has_source(call, rank) && has_target(call, rank) &&
            side->memory == MPI_IN_PLACE;
 }
 
-static int blocks_of(baton__mpi_span_t span, int size)
+static int blocks_of(baton_span_t span, int size)
 {
-    return span == BATON__MPI_BLOCKS ? size : 1;
+    return span == BATON_SPAN_BLOCKS ? size : 1;
 }
 
 static int vectors_count_of(const baton__mpi_side_t *side, int block)
@@ -50,26 +53,24 @@ static bool is_valid_side(const baton__mpi_side_t *side, int blocks)
 
 bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
 {
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    const baton_collective_facts_t *facts = baton__mpi_facts_of(call);
     bool in_place = is_in_place(call, rank);
-    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
-    return (!baton__mpi_has(call, BATON__MPI_ROOTED) ||
-            (call->root >= 0 && call->root < size)) &&
+    bool scatters = facts->source_at_root;
+    return (!facts->rooted || (call->root >= 0 && call->root < size)) &&
            (!has_source(call, rank) || (in_place && !scatters) ||
-            is_valid_side(&call->source, blocks_of(traits->source, size))) &&
+            is_valid_side(&call->source, blocks_of(facts->source, size))) &&
            (!has_target(call, rank) || (in_place && scatters) ||
-            is_valid_side(&call->target, blocks_of(traits->target, size)));
+            is_valid_side(&call->target, blocks_of(facts->target, size)));
 }
 
 /* Returns the side whose arguments give the sizes of the blocks: the side that
    has all ranks' blocks if this rank has that side, else the other side. */
 static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
 {
-    bool by_source =
-        has_source(call, rank) &&
-        (baton__mpi_traits[call->kind].source == BATON__MPI_BLOCKS ||
-         !has_target(call, rank)) &&
-        call->source.memory != MPI_IN_PLACE;
+    bool by_source = has_source(call, rank) &&
+                     (baton__mpi_facts_of(call)->source == BATON_SPAN_BLOCKS ||
+                      !has_target(call, rank)) &&
+                     call->source.memory != MPI_IN_PLACE;
     return by_source ? &call->source : &call->target;
 }
 
@@ -100,25 +101,26 @@ static int fill_counts(const baton__mpi_side_t *side, int size, size_t unit,
 int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
                      baton__mpi_shape_t *shape)
 {
-    *shape = (baton__mpi_shape_t){.kind = call->kind,
-                                  .in_place =
-                                      is_in_place(call, rank) &&
-                                      !baton__mpi_has(call, BATON__MPI_LOCAL),
-                                  .dtype = BATON_U8,
-                                  .root = call->root,
-                                  .size = size};
+    *shape =
+        (baton__mpi_shape_t){.kind = call->kind,
+                             .in_place = is_in_place(call, rank) &&
+                                         !baton__mpi_traits_of(call)->local,
+                             .dtype = BATON_U8,
+                             .root = call->root,
+                             .size = size};
     if (call->kind == BATON__MPI_BARRIER) {
+        shape->dtype = BATON_DTYPE_NONE;
         return MPI_SUCCESS;
     }
     const baton__mpi_side_t *side = ruler(call, rank);
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    const baton_collective_facts_t *facts = baton__mpi_facts_of(call);
     size_t unit = 1;
-    if (!baton__mpi_has(call, BATON__MPI_REDUCES)) {
+    if (!facts->reduces) {
         unit = baton__mpi_type_bytes(side->type);
     } else if (!baton__mpi_reduction(side->type, call->op, &shape->dtype,
                                      &shape->op)) {
         shape->function = baton__mpi_function_of(call->op, side->type);
-        if (shape->function == NULL || (traits->source == BATON__MPI_BLOCKS &&
+        if (shape->function == NULL || (facts->source == BATON_SPAN_BLOCKS &&
                                         !shape->function->op.commutative)) {
             return MPI_ERR_OP;
         }
@@ -162,17 +164,14 @@ bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
 
 size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 {
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[shape->kind];
-    bool blocks = traits->source == BATON__MPI_BLOCKS ||
-                  traits->target == BATON__MPI_BLOCKS;
+    const baton_collective_facts_t *facts = &baton__mpi_facts[shape->kind];
+    bool blocks = facts->source == BATON_SPAN_BLOCKS ||
+                  facts->target == BATON_SPAN_BLOCKS;
     size_t sum = shape->count * (blocks ? (size_t)shape->size : 1);
     for (int r = 0; shape->counts != NULL && r < shape->size; r++) {
         sum += shape->counts[r];
     }
-    size_t unit = shape->op != NULL
-                      ? baton_op_element_bytes(shape->op, shape->dtype)
-                      : baton_dtype_size(shape->dtype);
-    return sum * unit;
+    return sum * baton_op_element_bytes(shape->op, shape->dtype);
 }
 
 /* ---- vectors ------------------------------------------------------------- */
@@ -258,8 +257,7 @@ static int vector_init(const baton__mpi_call_t *call,
 {
     v->side = *side;
     v->blocks = blocks;
-    if (baton__mpi_has(call, BATON__MPI_REDUCES) ||
-        is_one_piece(side, blocks)) {
+    if (baton__mpi_facts_of(call)->reduces || is_one_piece(side, blocks)) {
         v->memory = side->memory != NULL ? side->memory : empty;
         return MPI_SUCCESS;
     }
@@ -273,10 +271,10 @@ static int vector_init(const baton__mpi_call_t *call,
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
-    if (baton__mpi_has(call, BATON__MPI_REDUCES)) {
+    if (baton__mpi_facts_of(call)->reduces) {
         return vector_init(call, &call->target, 1, &nothing[0], &v->source);
     }
-    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
+    bool scatters = baton__mpi_facts_of(call)->source_at_root;
     const baton__mpi_side_t *whole = scatters ? &call->source : &call->target;
     baton__mpi_vector_t *part = scatters ? &v->target : &v->source;
     part->side = (baton__mpi_side_t){.memory = vectors_place_of(whole, rank),
@@ -322,10 +320,11 @@ static int vectors_split(const baton__mpi_call_t *call,
                          const baton__mpi_vector_t *target)
 {
     size_t all = baton__mpi_shape_bytes(shape);
-    bool sums = baton__mpi_has(call, BATON__MPI_REDUCES);
+    bool sums = baton__mpi_facts_of(call)->reduces;
     size_t bytes = sums ? all : vectors_bytes_of(&source->side, source->blocks);
-    size_t room = sums ? all : vectors_bytes_of(&target->side, target->blocks);
-    if ((uintptr_t)source->memory >= (uintptr_t)target->memory + room ||
+    size_t target_bytes =
+        sums ? all : vectors_bytes_of(&target->side, target->blocks);
+    if ((uintptr_t)source->memory >= (uintptr_t)target->memory + target_bytes ||
         (uintptr_t)target->memory >= (uintptr_t)source->memory + bytes) {
         return MPI_SUCCESS;
     }
@@ -338,19 +337,19 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
                             const baton__mpi_shape_t *shape, int rank,
                             baton__mpi_vectors_t *v)
 {
-    const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
+    const baton_collective_facts_t *facts = baton__mpi_facts_of(call);
     baton__mpi_vector_t *source = &v->source;
     baton__mpi_vector_t *target = &v->target;
     bool persistent = call->way == BATON__MPI_PERSISTENT;
     bool apart = is_in_place(call, rank) && !shape->in_place;
-    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
+    bool scatters = facts->source_at_root;
     *v = (baton__mpi_vectors_t){{.packs = true, .type = MPI_DATATYPE_NULL},
                                 {.type = MPI_DATATYPE_NULL}};
     int code = apart ? init_apart(call, rank, v) : MPI_SUCCESS;
     if (code == MPI_SUCCESS && has_source(call, rank) && !shape->in_place &&
         (!apart || scatters)) {
         code = vector_init(call, &call->source,
-                           blocks_of(traits->source, shape->size), &nothing[0],
+                           blocks_of(facts->source, shape->size), &nothing[0],
                            source);
     }
     if (code == MPI_SUCCESS && has_target(call, rank) && !(apart && scatters)) {
@@ -358,7 +357,7 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
         target->packs = shape->in_place || (bcast && rank == call->root);
         target->unpacks = !bcast || rank != call->root;
         code = vector_init(call, &call->target,
-                           blocks_of(traits->target, shape->size), &nothing[1],
+                           blocks_of(facts->target, shape->size), &nothing[1],
                            target);
     }
     code = code == MPI_SUCCESS ? vector_hold(source, persistent) : code;

@@ -65,8 +65,8 @@ void baton__mpi_shape_fini(baton__mpi_shape_t *shape);
 bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
                              const baton__mpi_shape_t *b);
 
-/* Returns the bytes of the whole vector. In collectives with the trait PRIVATE,
-   returns the bytes of the blocks that this rank knows. */
+/* Returns the bytes of the whole vector. In collectives with the trait
+   `hidden`, returns the bytes of the blocks that this rank knows. */
 size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape);
 
 int baton__mpi_vectors_init(const baton__mpi_call_t *call,

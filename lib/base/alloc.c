@@ -104,9 +104,9 @@ void *baton__grow(void *old, size_t old_count, size_t count, size_t size)
     if (memory == NULL) {
         return NULL;
     }
-    size_t kept = old_count < count ? old_count : count;
-    if (old != NULL && kept * size != 0) {
-        memcpy(memory, old, kept * size);
+    size_t common = old_count < count ? old_count : count;
+    if (old != NULL && common * size != 0) {
+        memcpy(memory, old, common * size);
     }
     baton__free(old);
     return memory;
@@ -130,12 +130,12 @@ void baton__free(void *memory)
 
 void baton__free_later(void *memory)
 {
-    static _Atomic(void *) kept[BATON__KEPT_OBJECTS];
+    static _Atomic(void *) unfreed[BATON__UNFREED_OBJECTS];
     static _Atomic unsigned next;
     unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
     /* Acquire, because another thread may have put the object that is freed
-       here into `kept`. The exchange by which it did so is a release. */
-    baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
+       here into `unfreed`. The exchange by which it did so is a release. */
+    baton__free(atomic_exchange_explicit(&unfreed[at % BATON__UNFREED_OBJECTS],
                                          memory, memory_order_acq_rel));
 }
 

@@ -36,9 +36,9 @@ bool baton__extend(void *array, size_t old_count, size_t count, size_t size);
 void baton__free(void *memory);
 
 /* Frees an object to which callers have a handle, but only after
-   BATON__KEPT_OBJECTS more such calls. Until then a call with the old handle
+   BATON__UNFREED_OBJECTS more such calls. Until then a call with the old handle
    can read the object's fields, which say that it was destroyed. */
-enum { BATON__KEPT_OBJECTS = 64 };
+enum { BATON__UNFREED_OBJECTS = 64 };
 void baton__free_later(void *memory);
 
 /* Returns a copy of a string; NULL if there is no memory. */

@@ -14,11 +14,16 @@ typedef struct version {
     const char *mount, *limit, *used, *inactive, *active;
 } version_t;
 
-static const version_t v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                             "memory.usage_in_bytes", "total_inactive_file ",
-                             "total_active_file "};
-static const version_t v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
-                             "inactive_file ", "active_file "};
+static const version_t v1 = {.mount = "/sys/fs/cgroup/memory",
+                             .limit = "memory.limit_in_bytes",
+                             .used = "memory.usage_in_bytes",
+                             .inactive = "total_inactive_file ",
+                             .active = "total_active_file "};
+static const version_t v2 = {.mount = "/sys/fs/cgroup",
+                             .limit = "memory.max",
+                             .used = "memory.current",
+                             .inactive = "inactive_file ",
+                             .active = "active_file "};
 
 static void available_read(const char *root, const char *folder,
                            const char *name, char *out, size_t bytes)
@@ -107,12 +112,11 @@ static uint64_t available_in_groups(const char *root)
             continue;
         }
         *group++ = '\0';
-        const version_t *version = names[1] == '\0'                  ? &v2
-                                   : strstr(names, "memory") != NULL ? &v1
-                                                                     : NULL;
-        uint64_t left = version != NULL
-                            ? available_upwards(root, version, group)
-                            : UINT64_MAX;
+        bool is_v2 = names[1] == '\0';
+        if (!is_v2 && strstr(names, "memory") == NULL) {
+            continue;
+        }
+        uint64_t left = available_upwards(root, is_v2 ? &v2 : &v1, group);
         least = left < least ? left : least;
     }
     return least;

@@ -114,8 +114,8 @@ static baton_status_t calibration_check_costs(const baton_costs_t *costs)
     return BATON_OK;
 }
 
-static baton_status_t check_given(const char *function, const char *path,
-                                  const void *costs, const char *what)
+static baton_status_t check_pointers(const char *function, const char *path,
+                                     const void *costs, const char *what)
 {
     return baton__is_given(path, true, function, "path") &&
                    baton__is_given(costs, true, function, what)
@@ -123,12 +123,12 @@ static baton_status_t check_given(const char *function, const char *path,
                : BATON_ERR_INVALID;
 }
 
-baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
+baton_status_t baton_costs_write(const char *path, const baton_costs_t *from)
 {
     baton_costs_t costs;
-    baton_status_t status = check_given(__func__, path, given, "costs");
+    baton_status_t status = check_pointers(__func__, path, from, "costs");
     if (status == BATON_OK) {
-        status = baton__options_read(&costs, sizeof costs, given,
+        status = baton__options_read(&costs, sizeof costs, from,
                                      "calibration: costs", "BATON_COSTS");
     }
     if (status == BATON_OK) {
@@ -247,14 +247,20 @@ static baton_status_t read_costs(FILE *file, const char *path,
         const char *name, *form;
         double *a, *b;
     } lines[] = {
-        {"inside", "\"inside ALPHA_US BETA_NS\"" RANGE, &out->inside.alpha_us,
-         &out->inside.beta_ns},
-        {"between", "\"between ALPHA_US BETA_NS\"" RANGE,
-         &out->between.alpha_us, &out->between.beta_ns},
-        {"gamma", "\"gamma NS\"" RANGE, &out->gamma_ns, NULL},
-        {"device", "\"device ALPHA_US BETA_NS\"" RANGE, &out->device.alpha_us,
-         &out->device.beta_ns},
-        {"turn", "\"turn US\"" RANGE, &out->turn_us, NULL},
+        {.name = "inside",
+         .form = "\"inside ALPHA_US BETA_NS\"" RANGE,
+         .a = &out->inside.alpha_us,
+         .b = &out->inside.beta_ns},
+        {.name = "between",
+         .form = "\"between ALPHA_US BETA_NS\"" RANGE,
+         .a = &out->between.alpha_us,
+         .b = &out->between.beta_ns},
+        {.name = "gamma", .form = "\"gamma NS\"" RANGE, .a = &out->gamma_ns},
+        {.name = "device",
+         .form = "\"device ALPHA_US BETA_NS\"" RANGE,
+         .a = &out->device.alpha_us,
+         .b = &out->device.beta_ns},
+        {.name = "turn", .form = "\"turn US\"" RANGE, .a = &out->turn_us},
     };
     for (int i = 0; i < (int)(sizeof lines / sizeof lines[0]); i++) {
         char line[LINE_BYTES];
@@ -282,8 +288,8 @@ static baton_status_t calibration_read_file(const char *path,
 }
 
 /* Copies the costs to the caller's struct, which may be of another version. */
-static baton_status_t calibration_give(const baton_costs_t *costs,
-                                       baton_costs_t *out)
+static baton_status_t calibration_write_costs(const baton_costs_t *costs,
+                                              baton_costs_t *out)
 {
     return baton__options_write(out, costs, sizeof *costs, "calibration: out",
                                 "BATON_COSTS");
@@ -292,11 +298,11 @@ static baton_status_t calibration_give(const baton_costs_t *costs,
 baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
 {
     baton_costs_t costs = {.size = sizeof costs};
-    baton_status_t status = check_given(__func__, path, out, "out");
+    baton_status_t status = check_pointers(__func__, path, out, "out");
     if (status == BATON_OK) {
         status = calibration_read_file(path, &costs);
     }
-    return status == BATON_OK ? calibration_give(&costs, out) : status;
+    return status == BATON_OK ? calibration_write_costs(&costs, out) : status;
 }
 
 /* ---- the costs in force ------------------------------------------------ */
@@ -328,7 +334,7 @@ baton_status_t baton_costs_get(baton_costs_t *out)
 {
     const char *path = baton__config_text(BATON__CONFIG_CALIBRATION);
     if (path[0] == '\0') {
-        return calibration_give(&estimates, out);
+        return calibration_write_costs(&estimates, out);
     }
     baton_status_t status = BATON_OK;
     pthread_mutex_lock(&lock);
@@ -340,11 +346,11 @@ baton_status_t baton_costs_get(baton_costs_t *out)
         }
     }
     if (status == BATON_OK) {
-        status = calibration_give(&known, out);
+        status = calibration_write_costs(&known, out);
     } else {
         status = baton__calibration_failed(status);
-        status =
-            status == BATON_OK ? calibration_give(&estimates, out) : status;
+        status = status == BATON_OK ? calibration_write_costs(&estimates, out)
+                                    : status;
     }
     pthread_mutex_unlock(&lock);
     return status;

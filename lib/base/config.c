@@ -22,22 +22,27 @@
 typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;
 
 typedef struct entry {
-    const char *name;
+    /* Without its value. The unit of a word is the list of the allowed words,
+       separated by single spaces. */
+    baton_variable_t variable;
     kind_t kind;
-    const char *initial;
     int64_t min, max;
-    const char *words; /* the allowed words, separated by single spaces */
-    const char *unit;
-    const char *summary;
 } entry_t;
 
 static const entry_t table[BATON__CONFIG_COUNT] = {
-#define TABLE_NUMBER(id, def, min, max, unit, text)                            \
-    {PREFIX #id, KIND_NUMBER, #def, min, max, "", unit, text},
+#define VARIABLE(id, def, of, text)                                            \
+    {                                                                          \
+        .name = PREFIX #id, .default_value = def, .unit = of, .summary = text  \
+    }
+#define TABLE_NUMBER(id, def, least, most, of, text)                           \
+    {.variable = VARIABLE(id, #def, of, text),                                 \
+     .kind = KIND_NUMBER,                                                      \
+     .min = least,                                                             \
+     .max = most},
 #define TABLE_TEXT(id, def, text)                                              \
-    {PREFIX #id, KIND_TEXT, def, 0, 0, "", "", text},
+    {.variable = VARIABLE(id, def, "", text), .kind = KIND_TEXT},
 #define TABLE_WORD(id, def, words, text)                                       \
-    {PREFIX #id, KIND_WORD, def, 0, 0, words, words, text},
+    {.variable = VARIABLE(id, def, words, text), .kind = KIND_WORD},
     BATON__CONFIG_LIST(TABLE_NUMBER, TABLE_TEXT, TABLE_WORD)};
 
 typedef struct value {
@@ -91,7 +96,7 @@ static bool config_parse(const entry_t *entry, const char *text, value_t *out)
             return false;
         }
     } else if (entry->kind == KIND_WORD) {
-        number = word_index(entry->words, text);
+        number = word_index(entry->variable.unit, text);
         if (number < 0 && text[0] != '\0') {
             return false;
         }
@@ -104,29 +109,31 @@ static bool config_parse(const entry_t *entry, const char *text, value_t *out)
 static void describe_wrong(const entry_t *entry, const char *text,
                            baton__text_t *message)
 {
-    baton__text_add(message, "%s is \"%.200s\"", entry->name, text);
+    baton__text_add(message, "%s is \"%.200s\"", entry->variable.name, text);
     if (entry->kind == KIND_NUMBER) {
-        baton__text_add(message,
-                        "; it must be a whole number from %lld to %lld%s%s",
-                        (long long)entry->min, (long long)entry->max,
-                        entry->unit[0] != '\0' ? " " : "", entry->unit);
+        baton__text_add(
+            message, "; it must be a whole number from %lld to %lld%s%s",
+            (long long)entry->min, (long long)entry->max,
+            entry->variable.unit[0] != '\0' ? " " : "", entry->variable.unit);
     } else if (entry->kind == KIND_WORD) {
-        baton__text_add(message, "; it must be one of: %s", entry->words);
+        baton__text_add(message, "; it must be one of: %s",
+                        entry->variable.unit);
     } else {
         baton__text_add(message, "; it must be shorter than %d bytes",
                         TEXT_BYTES);
     }
-    baton__text_add(message, "; unset it for \"%s\"", entry->initial);
+    baton__text_add(message, "; unset it for \"%s\"",
+                    entry->variable.default_value);
 }
 
 /* Reads an entry's value. Returns the variable's text if it is invalid, and
    NULL if the variable is valid or unset. */
 static const char *read_entry(const entry_t *entry, value_t *out)
 {
-    bool parsed = config_parse(entry, entry->initial, out);
+    bool parsed = config_parse(entry, entry->variable.default_value, out);
     assert(parsed);
     (void)parsed;
-    const char *text = getenv(entry->name);
+    const char *text = getenv(entry->variable.name);
     if (text == NULL || text[0] == '\0' || config_parse(entry, text, out)) {
         return NULL;
     }
@@ -195,12 +202,8 @@ bool baton_variable_get(size_t i, baton_variable_t *out)
         return false;
     }
     ensure_loaded();
-    const entry_t *entry = &table[i];
-    *out = (baton_variable_t){.name = entry->name,
-                              .unit = entry->unit,
-                              .summary = entry->summary,
-                              .default_value = entry->initial,
-                              .value = values[i].text};
+    *out = table[i].variable;
+    out->value = values[i].text;
     return true;
 }
 

@@ -18,41 +18,40 @@ baton_status_t baton__error_status(void)
     return last_status;
 }
 
+static const struct status_row {
+    int status;
+    const char *name, *text;
+} statuses[] = {
+#define STATUS_ROW(name, value, text) {name, #name, text},
+    BATON_STATUS_LIST(STATUS_ROW)};
+
+/* Returns NULL if there is no such status. */
+static const struct status_row *status_find(int status)
+{
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+        if (statuses[i].status == status) {
+            return &statuses[i];
+        }
+    }
+    return NULL;
+}
+
 const char *baton_status_name(baton_status_t status)
 {
-    switch (status) {
-#define STATUS_NAME(name, value, text)                                         \
-    case name:                                                                 \
-        return #name;
-        BATON_STATUS_LIST(STATUS_NAME)
-#undef STATUS_NAME
-    }
-    return "BATON_ERR_?";
+    const struct status_row *row = status_find(status);
+    return row != NULL ? row->name : "BATON_ERR_?";
 }
 
 baton_status_t baton__failure_of(int code)
 {
-    switch (code) {
-#define FAILURE_CASE(name, value, text)                                        \
-    case value:                                                                \
-        return (value) < 0 ? (name) : BATON_ERR_INVALID;
-        BATON_STATUS_LIST(FAILURE_CASE)
-#undef FAILURE_CASE
-    default:
-        return BATON_ERR_INVALID;
-    }
+    return code < 0 && status_find(code) != NULL ? (baton_status_t)code
+                                                 : BATON_ERR_INVALID;
 }
 
 const char *baton_status_text(baton_status_t status)
 {
-    switch (status) {
-#define STATUS_TEXT(name, value, text)                                         \
-    case name:                                                                 \
-        return text;
-        BATON_STATUS_LIST(STATUS_TEXT)
-#undef STATUS_TEXT
-    }
-    return "not a status of Baton";
+    const struct status_row *row = status_find(status);
+    return row != NULL ? row->text : "not a status of Baton";
 }
 
 const char *baton_error_message(void)
@@ -66,13 +65,12 @@ const char *baton_error_message(void)
 static void set_message(baton_status_t status, bool logged, const char *format,
                         va_list values)
 {
-    char message[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {message, sizeof message, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton__text_add_list(&text, format, values);
     if (logged) {
-        baton__log(BATON_LOG_INFO, "%s", message);
+        baton__log(BATON_LOG_INFO, "%s", text.data);
     }
-    (void)baton__error_forward(status, message);
+    (void)baton__error_forward(status, text.data);
 }
 
 baton_status_t baton__error(baton_status_t status, const char *format, ...)

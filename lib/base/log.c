@@ -46,16 +46,14 @@ void baton__log(baton_log_level_t level, const char *format, ...)
     }
     /* A log call must not change its caller's errno. */
     int saved_errno = errno;
-    char message[BATON__MESSAGE_BYTES] = "";
-    baton__text_t text = {message, sizeof message, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     BATON__TEXT_ADD_ARGUMENTS(&text, format);
     if (log_handler != NULL) {
-        log_handler(log_arg, level, message);
+        log_handler(log_arg, level, text.data);
     } else {
-        char line[BATON__MESSAGE_BYTES + 32] = "";
-        baton__text_t whole = {line, sizeof line, 0};
-        baton__text_add(&whole, "baton: %s: %s\n", names[level], message);
-        write_line(line, whole.used);
+        baton__text_t line = BATON__TEXT(BATON__MESSAGE_BYTES + 32);
+        baton__text_add(&line, "baton: %s: %s\n", names[level], text.data);
+        write_line(line.data, line.used);
     }
     errno = saved_errno;
 }

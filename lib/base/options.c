@@ -17,15 +17,15 @@ static bool is_zero(const char *bytes, size_t count)
 
 /* Returns the size that the caller has stored in a struct's first field. If the
    size is impossible, sets this thread's error and returns 0. */
-static size_t options_size_of(const void *given, size_t bytes, const char *what,
+static size_t options_size_of(const void *from, size_t bytes, const char *what,
                               const char *initialiser)
 {
     size_t size = 0;
-    if (given == NULL) {
+    if (from == NULL) {
         (void)baton__error(BATON_ERR_INVALID, "%s: NULL", what);
         return 0;
     }
-    memcpy(&size, given, sizeof size);
+    memcpy(&size, from, sizeof size);
     if (size < sizeof size || size > BATON__OPTIONS_MOST) {
         (void)baton__error(BATON_ERR_INVALID,
                            "%s: size is %zu, must be %zu, or that of another "
@@ -37,14 +37,14 @@ static size_t options_size_of(const void *given, size_t bytes, const char *what,
     return size;
 }
 
-baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
+baton_status_t baton__options_read(void *out, size_t bytes, const void *from,
                                    const char *what, const char *initialiser)
 {
-    size_t size = options_size_of(given, bytes, what, initialiser);
+    size_t size = options_size_of(from, bytes, what, initialiser);
     if (size == 0) {
         return BATON_ERR_INVALID;
     }
-    if (size > bytes && !is_zero((const char *)given + bytes, size - bytes)) {
+    if (size > bytes && !is_zero((const char *)from + bytes, size - bytes)) {
         return baton__error(
             BATON_ERR_INVALID,
             "%s: size is %zu, and a field beyond the %zu bytes that this "
@@ -52,7 +52,7 @@ baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
             what, size, bytes);
     }
     memset(out, 0, bytes);
-    memcpy(out, given, size < bytes ? size : bytes);
+    memcpy(out, from, size < bytes ? size : bytes);
     memcpy(out, &bytes, sizeof bytes);
     return BATON_OK;
 }

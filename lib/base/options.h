@@ -9,11 +9,11 @@
 enum { BATON__OPTIONS_MOST = 4096 };
 
 /* Copies the caller's struct, whose first field is its size, to `out`, which is
-   a struct of this version and has `bytes` bytes. Fields that `given` lacks
-   become zero. BATON_ERR_INVALID: `given` is NULL, its size is impossible, or a
+   a struct of this version and has `bytes` bytes. Fields that `from` lacks
+   become zero. BATON_ERR_INVALID: `from` is NULL, its size is impossible, or a
    field that this version does not know is not zero. `what` and `initialiser`
    are for the message ("engine options", "BATON_ENGINE_OPTIONS"). */
-baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
+baton_status_t baton__options_read(void *out, size_t bytes, const void *from,
                                    const char *what, const char *initialiser);
 
 /* Copies a struct of this version to the caller's struct `out`, as far as `out`

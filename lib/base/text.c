@@ -78,17 +78,17 @@ void baton__text_add_list(baton__text_t *text, const char *format,
 {
     assert(text->used < text->size);
     char limited[BATON__MESSAGE_BYTES];
-    size_t room = text->size - text->used;
+    size_t left = text->size - text->used;
     char *added = text->data + text->used;
     locale_t before = uselocale(text_find_locale());
     int length = vsnprintf(
-        added, room, limit_quoted(format, limited, sizeof limited), values);
+        added, left, limit_quoted(format, limited, sizeof limited), values);
     (void)uselocale(before);
     if (length < 0) {
         /* The C library could not format the addition: the text stays as it
            was. */
         added[0] = '\0';
-    } else if ((size_t)length < room) {
+    } else if ((size_t)length < left) {
         text->used += (size_t)length;
     } else {
         text->used = text->size - 1;

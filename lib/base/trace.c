@@ -17,7 +17,6 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -169,8 +168,6 @@ static void trace_fill(baton__trace_t *trace, const char *host,
                        uint32_t records)
 {
     baton_trace_head_t *head = &trace->head;
-    struct timespec real;
-    (void)clock_gettime(CLOCK_REALTIME, &real);
     *head = (baton_trace_head_t){.format = BATON_TRACE_FORMAT,
                                  .schedules = BATON_TRACE_SCHEDULES,
                                  .names = BATON_TRACE_NAMES,
@@ -178,8 +175,7 @@ static void trace_fill(baton__trace_t *trace, const char *host,
                                  .process = (int32_t)getpid(),
                                  .monotonic_ns = baton__clock_ns(),
                                  .realtime_ns =
-                                     (uint64_t)real.tv_sec * 1000000000u +
-                                     (uint64_t)real.tv_nsec};
+                                     baton__clock_read_ns(CLOCK_REALTIME)};
     (void)snprintf(head->host, sizeof head->host, "%s", host);
     (void)baton__descriptor_read("/proc/sys/kernel/random/boot_id", head->boot,
                                  sizeof head->boot);

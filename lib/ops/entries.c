@@ -144,14 +144,18 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const void *dense)
 {
     /* The cast is safe: this loop only reads the vector. */
-    const work_t work = {entries, count, indices, (void *)(uintptr_t)dense, 1};
+    const work_t work = {.entries = entries,
+                         .count = count,
+                         .indices = indices,
+                         .dense = (void *)(uintptr_t)dense};
     entries_run(GATHERS, dtype, true, __func__, &work);
 }
 
 void baton_entries_take(baton_dtype_t dtype, void *entries,
                         const uint32_t *indices, size_t count, void *dense)
 {
-    const work_t work = {entries, count, indices, dense, 1};
+    const work_t work = {
+        .entries = entries, .count = count, .indices = indices, .dense = dense};
     entries_run(TAKES, dtype, true, __func__, &work);
 }
 
@@ -159,14 +163,16 @@ void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense)
 {
     /* The cast is safe: this loop only reads the list. */
-    const work_t work = {(void *)(uintptr_t)entries, count, NULL, dense, 1};
+    const work_t work = {
+        .entries = (void *)(uintptr_t)entries, .count = count, .dense = dense};
     entries_run(PUTS, dtype, false, __func__, &work);
 }
 
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense)
 {
-    const work_t work = {entries, count, NULL, dense, factor};
+    const work_t work = {
+        .entries = entries, .count = count, .dense = dense, .factor = factor};
     entries_run(ADDS, dtype, false, __func__, &work);
 }
 
@@ -283,7 +289,7 @@ static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
     return lowest;
 }
 
-static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
+static bool are_lists_valid(baton_dtype_t dtype, const baton_entries_t *lists,
                             size_t list_count, const void *out,
                             const char *function)
 {
@@ -324,7 +330,7 @@ static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out)
 {
-    return are_lists_given(dtype, lists, list_count, out, __func__)
+    return are_lists_valid(dtype, lists, list_count, out, __func__)
                ? entries_sum_lists(dtype, NULL, lists, list_count, out)
                : 0;
 }
@@ -334,7 +340,7 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               void *out)
 {
     return baton__is_given(dense, true, __func__, "dense") &&
-                   are_lists_given(dtype, lists, list_count, out, __func__)
+                   are_lists_valid(dtype, lists, list_count, out, __func__)
                ? entries_sum_lists(dtype, dense, lists, list_count, out)
                : 0;
 }

@@ -102,8 +102,11 @@ HALF_FUNCTIONS(bf16, 8)
 typedef __m512 floats_t;
 typedef __m256i halves_t;
 #define WIDEN(halves) _mm512_cvtph_ps(halves)
+/* The mask selects all lanes. Without optimisation gcc's _mm512_cvtps_ph is a
+   macro whose own mask, -1, gives a warning about its sign. */
 #define NARROW(floats)                                                         \
-    _mm512_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+    _mm512_maskz_cvtps_ph((__mmask16)0xffff, floats,                           \
+                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define ONE_NAN(r)                                                             \
     _mm512_mask_mov_ps(r, _mm512_cmp_ps_mask(r, r, _CMP_UNORD_Q),              \
                        _mm512_set1_ps(__builtin_nanf("")))
@@ -308,7 +311,6 @@ PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
 #define TEXT_(a) #a
 #define TEXT(a)  TEXT_(a)
 
-extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
     .name = TEXT(BATON__KERNELS_ISA),
     .reduce = {BATON_SIGNED_LIST(INTEGER_ROW) BATON_UNSIGNED_LIST(INTEGER_ROW)

@@ -2,6 +2,8 @@
    was built for. */
 #pragma once
 
+#include "ops/select.h"
+
 #include <baton/build.h>
 
 /* The instruction sets. They are in the order in which BATON_ISA lists them
@@ -40,6 +42,13 @@ typedef struct baton__kernels {
                                        const void *right, size_t count,
                                        double ranks);
 } baton__kernels_t;
+
+/* The tables; those of instruction sets that this build lacks do not exist. */
+#define BATON__ISA_TABLES(NAME, name)                                          \
+    extern const baton__kernels_t baton__kernels_##name;                       \
+    extern const baton__select_kernels_t baton__select_kernels_##name;
+BATON__ISA_LIST(BATON__ISA_TABLES)
+#undef BATON__ISA_TABLES
 
 /* Returns the kernels of one instruction set; NULL if this build or processor
    lacks the set. All sets give the same bits for the same operands. */

@@ -6,23 +6,34 @@
 
 #include <string.h>
 
+/* Returns the result of a node whose start has returned `status`. DONE means
+   that the node has completed already. */
+static int result_of_start(int status)
+{
+    if (status == BATON_OK) {
+        return BATON__PENDING;
+    }
+    return status == BATON_DONE ? BATON_OK : status;
+}
+
 static int send_message(const baton__op_t *op, uint32_t node,
                         const baton__context_t *context,
                         baton__message_kind_t kind, const void *data,
                         size_t bytes)
 {
-    const baton_token_t token = {context->owner, node, baton__op_memory(op),
-                                 (op->flags & BATON__MADE) != 0,
-                                 (op->flags & BATON__PATIENT) != 0};
+    const baton_token_t token = {
+        .owner = context->owner,
+        .node = node,
+        .memory = baton__op_memory(op),
+        .made = (op->flags & BATON__MADE) != 0,
+        .patient = (op->flags & BATON__PATIENT) != 0,
+    };
     baton_header_t header = context->header;
     header.tag = op->message.tag;
     header.kind = (uint16_t)kind;
-    baton_status_t status = context->transport->send(
+    return result_of_start(context->transport->send(
         context->endpoint, token, (int)(op->peer ^ context->flip), &header,
-        data, bytes);
-    return status == BATON_OK     ? BATON__PENDING
-           : status == BATON_DONE ? BATON_OK
-                                  : (int)status;
+        data, bytes));
 }
 
 static int op_issue_send(const baton__op_t *op, uint32_t node,
@@ -107,11 +118,8 @@ static int issue_async(const baton__op_t *op, uint32_t node,
     const baton_async_t async = {record,
                                  baton__async_generation(atomic_load_explicit(
                                      &record->state, memory_order_relaxed))};
-    int status = baton__op_outcome(
-        op, &call, op->async_ops->start(op->async.argument, &call, async));
-    return status == BATON_OK     ? BATON__PENDING
-           : status == BATON_DONE ? BATON_OK
-                                  : status;
+    return result_of_start(baton__op_outcome(
+        op, &call, op->async_ops->start(op->async.argument, &call, async)));
 }
 
 #define TARGET (1u << BATON__TARGET)
@@ -119,15 +127,26 @@ static int issue_async(const baton__op_t *op, uint32_t node,
 #define RIGHT  (1u << BATON__RIGHT)
 
 const baton__kind_info_t baton__kinds[BATON__KIND_COUNT] = {
-    [BATON__SEND] = {"send", LEFT, 0, true, op_issue_send},
-    [BATON__RECV] = {"recv", 0, TARGET, true, NULL},
-    [BATON__REDUCE] = {"reduce", LEFT | RIGHT, TARGET, false, op_issue_reduce},
-    [BATON__COPY] = {"copy", LEFT, TARGET, false, issue_copy},
-    [BATON__CALL] = {"call", 0, 0, false, op_issue_call},
-    [BATON__ASYNC] = {"async", 0, 0, false, issue_async},
-    [BATON__DEVICE_CALL] = {"device_call", 0, 0, false, NULL},
-    [BATON__NOP] = {"nop", 0, 0, false, NULL},
-    [BATON__ON_START] = {"on_start", 0, 0, false, NULL},
-    [BATON__ARMED_RECV] = {"armed_recv", 0, 0, true, NULL},
-    [BATON__ACTIVATE] = {"activate", 0, 0, true, issue_activate},
+    [BATON__SEND] = {.name = "send",
+                     .reads = LEFT,
+                     .message = true,
+                     .issue = op_issue_send},
+    [BATON__RECV] = {.name = "recv", .writes = TARGET, .message = true},
+    [BATON__REDUCE] = {.name = "reduce",
+                       .reads = LEFT | RIGHT,
+                       .writes = TARGET,
+                       .issue = op_issue_reduce},
+    [BATON__COPY] = {.name = "copy",
+                     .reads = LEFT,
+                     .writes = TARGET,
+                     .issue = issue_copy},
+    [BATON__CALL] = {.name = "call", .issue = op_issue_call},
+    [BATON__ASYNC] = {.name = "async", .issue = issue_async},
+    [BATON__DEVICE_CALL] = {.name = "device_call"},
+    [BATON__NOP] = {.name = "nop"},
+    [BATON__ON_START] = {.name = "on_start"},
+    [BATON__ARMED_RECV] = {.name = "armed_recv", .message = true},
+    [BATON__ACTIVATE] = {.name = "activate",
+                         .message = true,
+                         .issue = issue_activate},
 };

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/log.h"
-#include "ops/select.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -19,13 +18,7 @@
 
 /* kernels.cmake defines BATON__X86_KERNELS if it also builds the tables for
    AVX2 and later instruction sets. */
-extern const baton__kernels_t baton__kernels_baseline;
-extern const baton__select_kernels_t baton__select_kernels_baseline;
 #if defined(BATON__X86_KERNELS)
-extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
-extern const baton__select_kernels_t baton__select_kernels_avx2,
-    baton__select_kernels_avx512;
-
 /* Asks the processor itself whether it has f16c, since __builtin_cpu_supports
    of clang 14 does not know that name. */
 static bool has_f16c(void)
@@ -80,11 +73,9 @@ static const baton__kernels_t *choose_kernels(void)
     /* Word 0 of BATON_ISA is "auto"; the other words are in the order of
        baton__isa_t. */
     int64_t asked = baton__config_number(BATON__CONFIG_ISA) - 1;
-    if (asked < 0) {
-        return best_kernels(BATON__ISA_COUNT - 1);
-    }
-    const baton__kernels_t *best = best_kernels(asked);
-    if (best != baton__kernels_of((baton__isa_t)asked)) {
+    const baton__kernels_t *best =
+        best_kernels(asked < 0 ? BATON__ISA_COUNT - 1 : asked);
+    if (asked >= 0 && best != baton__kernels_of((baton__isa_t)asked)) {
         baton__log(BATON_LOG_WARN,
                    "BATON_ISA is %s, which this build or this processor does "
                    "not support; the %s kernels are used",
@@ -144,12 +135,22 @@ static uint64_t identity_bits(baton__op_kind_t kind, baton_dtype_t dtype)
     const uint64_t sign = UINT64_C(1) << (8 * bytes - 1);
     const uint64_t most = is_float ? BATON__INFINITY(bytes, digits)
                                    : (UINT64_C(1) << (digits - 1)) * 2 - 1;
-    return kind == BATON__OP_SUM    ? (is_float ? sign : 0)
-           : kind == BATON__OP_PROD ? (is_float ? most & most >> 1 : 1)
-           : kind == BATON__OP_MIN  ? most
-           : kind == BATON__OP_MAX  ? (is_float ? sign | most : ~most)
-           : kind == BATON__OP_BAND ? (dtype == BATON_BOOL ? 1 : UINT64_MAX)
-                                    : kind == BATON__OP_LAND;
+    switch ((int)kind) {
+    case BATON__OP_SUM:
+        return is_float ? sign : 0;
+    case BATON__OP_PROD:
+        return is_float ? most & most >> 1 : 1;
+    case BATON__OP_MIN:
+    case BATON__OP_MINLOC:
+        return most;
+    case BATON__OP_MAX:
+    case BATON__OP_MAXLOC:
+        return is_float ? sign | most : ~most;
+    case BATON__OP_BAND:
+        return dtype == BATON_BOOL ? 1 : UINT64_MAX;
+    default:
+        return kind == BATON__OP_LAND;
+    }
 }
 
 static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
@@ -160,12 +161,9 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
     size_t size = baton_dtype_size(dtype);
     baton_dtype_t part = baton__part_of(dtype);
     size_t at = baton_dtype_size(part);
-    baton__op_kind_t of_part = kind == BATON__OP_MINLOC   ? BATON__OP_MIN
-                               : kind == BATON__OP_MAXLOC ? BATON__OP_MAX
-                                                          : kind;
     unsigned char element[16] = {0};
-    baton__put_bits(element, identity_bits(of_part, part), at);
-    if (of_part != kind) {
+    baton__put_bits(element, identity_bits(kind, part), at);
+    if (kind == BATON__OP_MINLOC || kind == BATON__OP_MAXLOC) {
         memcpy(element + (at < sizeof last ? sizeof last : at), &last,
                sizeof last);
     } else if (part != dtype && kind == BATON__OP_SUM) {
@@ -235,13 +233,8 @@ static void reduce_avg(void *arg, void *target, const void *left,
                                     (double)(uintptr_t)arg);
 }
 
-const baton_op_t baton_op_avg = {
-    .name = "avg",
-    .reduce = reduce_avg,
-    .identity = identity_sum,
-    .commutative = true,
-    .dtypes = FLOATS | COMPLEX,
-};
+#define identity_avg identity_sum
+const baton_op_t baton_op_avg = OP(avg, FLOATS | COMPLEX);
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
 static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};
@@ -278,8 +271,7 @@ baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
     if (baton_op_takes(op, dtype)) {
         return BATON_OK;
     }
-    char list[256];
-    baton__text_t text = {.data = list, .size = sizeof list};
+    baton__text_t text = BATON__TEXT(256);
     for (int i = 0; i < OPS; i++) {
         if (baton_op_takes(all[i], dtype)) {
             baton__text_add(&text, text.used > 0 ? ", %s" : "%s", all[i]->name);
@@ -287,5 +279,5 @@ baton_status_t baton_op_check(const baton_op_t *op, baton_dtype_t dtype)
     }
     return baton__error(
         BATON_ERR_INVALID, "op is %s, which does not reduce %s; allowed: %s",
-        op->name != NULL ? op->name : "?", baton_dtype_name(dtype), list);
+        op->name != NULL ? op->name : "?", baton_dtype_name(dtype), text.data);
 }

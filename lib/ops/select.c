@@ -22,8 +22,8 @@
    vector, replaces the sample. If the guess was wrong, the vector is computed
    by then, and a sample of it is taken. */
 #include "ops/select.h"
-#include "base/error.h"
 
+#include "base/error.h"
 #include "base/random.h"
 #include "ops/bits.h"
 
@@ -102,11 +102,7 @@ size_t baton_select_scratch_bytes(size_t count, size_t k)
 
 static unsigned width_of(uint64_t value)
 {
-    unsigned bits = 0;
-    for (; value != 0; value >>= 1) {
-        bits++;
-    }
-    return bits;
+    return value != 0 ? 64 - (unsigned)__builtin_clzll(value) : 0;
 }
 
 /* Returns the digit of the k-th largest key, from the histogram of the keys'
@@ -208,24 +204,13 @@ typedef struct estimate {
     uint64_t high; /* 0: unknown */
 } estimate_t;
 
-/* Positions of a sample, one from each of `size` strata. */
-typedef struct strata {
-    size_t count; /* number of elements of the vector */
-    size_t size;
-    double stride;
-} strata_t;
-
-static strata_t strata_of(size_t count)
+/* Returns the i-th position of a sample of `count` elements, which has one
+   position from each stratum. A stratum has `length` elements. */
+static size_t select_position_of(size_t count, double length, size_t i)
 {
-    size_t size = select_sample_of(count);
-    return (strata_t){count, size, (double)count / (double)size};
-}
-
-static size_t select_position_of(const strata_t *strata, size_t i)
-{
-    size_t begin = (size_t)(strata->stride * (double)i);
-    size_t end = (size_t)(strata->stride * (double)(i + 1));
-    uint64_t random = baton__random(1, strata->count, i) >> 32;
+    size_t begin = (size_t)(length * (double)i);
+    size_t end = (size_t)(length * (double)(i + 1));
+    uint64_t random = baton__random(1, count, i) >> 32;
     return begin + (size_t)(random * (end - begin) >> 32);
 }
 
@@ -238,10 +223,10 @@ static void copy_elements(void *to, const void *from, const size_t *at,
     }
 }
 
-/* Reads the elements of a sample of the vector. If the vector is not computed
-   yet, computes these elements. */
+/* Reads a sample of `size` elements of the vector. If the vector is not
+   computed yet, computes these elements. */
 static void draw_sample(const baton_accumulation_t *of,
-                        const baton__filter_t *filter, const strata_t *strata,
+                        const baton__filter_t *filter, size_t size,
                         uint64_t *sample)
 {
     double sums[GATHERED], left[GATHERED], right[GATHERED], velocity[GATHERED];
@@ -249,6 +234,7 @@ static void draw_sample(const baton_accumulation_t *of,
     double values[GATHERED + BATON__PASS_MORE];
     size_t at[GATHERED];
     const size_t bytes = baton_dtype_size(of->dtype);
+    const double length = (double)of->count / (double)size;
     const baton_selection_t from = {.dtype = of->dtype, .values = sums};
     baton_accumulation_t some = *of;
     some.sum = sums;
@@ -257,11 +243,11 @@ static void draw_sample(const baton_accumulation_t *of,
     some.velocity = of->velocity != NULL ? velocity : NULL;
     some.new_velocity = velocity;
     some.stream = false;
-    for (size_t done = 0; done < strata->size; done += GATHERED) {
-        size_t rest = strata->size - done;
+    for (size_t done = 0; done < size; done += GATHERED) {
+        size_t rest = size - done;
         size_t count = rest < GATHERED ? rest : GATHERED;
         for (size_t i = 0; i < count; i++) {
-            at[i] = select_position_of(strata, done + i);
+            at[i] = select_position_of(of->count, length, done + i);
             PREFETCH((const char *)of->left + at[i] * bytes);
             PREFETCH((const char *)of->right + at[i] * bytes);
         }
@@ -288,9 +274,8 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
     if (of->count <= SMALL_COUNT) {
         return (estimate_t){.low = 1};
     }
-    strata_t strata = strata_of(of->count);
-    size_t size = strata.size;
-    draw_sample(of, filter, &strata, sample);
+    size_t size = select_sample_of(of->count);
+    draw_sample(of, filter, size, sample);
     double expected = (double)size * (double)k / (double)of->count;
     double margin = DEVIATIONS * sqrt(expected) + DEVIATIONS;
     estimate_t result = {.low = 1};
@@ -377,8 +362,8 @@ static void select_take(baton_dtype_t dtype, found_t *found,
                         const baton__filter_t *filter, const uint32_t *indices,
                         const uint64_t *values, size_t count)
 {
-    size_t room = found->capacity - found->count;
-    size_t taken = count < room ? count : room;
+    size_t left = found->capacity - found->count;
+    size_t taken = count < left ? count : left;
     switch (baton_dtype_size(dtype)) {
     case sizeof(uint16_t):
         take_16(found, filter, indices, (const void *)values, taken);
@@ -453,16 +438,6 @@ static baton_selection_t select_of(const baton_accumulation_t *of)
                                .first = of->first};
 }
 
-static size_t select_find(const baton_selection_t *from,
-                          const baton__filter_t *filter, uint64_t least,
-                          uint32_t *indices, size_t capacity)
-{
-    const baton_accumulation_t of = select_vector_of(from);
-    found_t found = {.indices = indices, .capacity = capacity};
-    select_pass(&of, filter, least, &found);
-    return found.count;
-}
-
 /* ---- exact, without memory --------------------------------------------- */
 
 /* Returns the key of the k-th largest of all elements, at least k of which must
@@ -499,10 +474,12 @@ static size_t take_ties(const baton_selection_t *from,
                         const uint32_t *candidates, const uint64_t *keys,
                         uint32_t *indices)
 {
-    size_t above = 0;
+    const baton_accumulation_t of = select_vector_of(from);
+    found_t larger = {.indices = indices, .capacity = k};
     if (key < filter->nan) {
-        above = select_find(from, filter, key + 1, indices, k);
+        select_pass(&of, filter, key + 1, &larger);
     }
+    size_t above = larger.count;
     if (above >= k) { /* then the threshold is higher than `key` */
         return SIZE_MAX;
     }
@@ -593,7 +570,8 @@ static size_t select_filtered(const baton_accumulation_t *first,
     uint32_t *candidates = (uint32_t *)(keys + capacity);
     int raised = 0, lowered = 0;
     for (;;) {
-        found_t list = {candidates, keys, NULL, capacity, 0};
+        found_t list = {
+            .indices = candidates, .keys = keys, .capacity = capacity};
         select_pass(of, filter, where.low, &list);
         of = &computed;
         size_t found = list.count;
@@ -649,7 +627,7 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out)
 {
-    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(from, k, indices, scratch, __func__)) {
         return 0;
     }
     if (k > 0 && from->count > 0) {
@@ -664,8 +642,8 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
 
 /* ---- selection from vectors that are computed on the way ---------------- */
 
-static bool accumulation_given(const baton_accumulation_t *of,
-                               const char *function)
+static bool accumulation_is_valid(const baton_accumulation_t *of,
+                                  const char *function)
 {
     return baton__is_given(of, true, function, "of") &&
            baton__is_selectable(of->dtype, function) &&
@@ -698,12 +676,12 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
 {
-    if (!accumulation_given(of, __func__)) {
+    if (!accumulation_is_valid(of, __func__)) {
         return 0;
     }
     baton_accumulation_t all = completed(of);
     const baton_selection_t from = select_of(of);
-    if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(&from, k, indices, scratch, __func__)) {
         return 0;
     }
     bool cached =
@@ -718,21 +696,30 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                : baton_select_topk(&from, k, indices, scratch, threshold_out);
 }
 
+/* Computes the vector if necessary, and selects the elements that reach the
+   threshold. Returns their number, which may exceed the capacity. */
+static size_t select_at_least(const baton_accumulation_t *of,
+                              baton_magnitude_t threshold, uint32_t *indices,
+                              size_t capacity)
+{
+    const baton_selection_t from = select_of(of);
+    const baton__filter_t filter = baton__filter_of(of->dtype, of->side);
+    found_t found = {.indices = indices, .capacity = capacity};
+    select_pass(of, &filter, threshold > 0 ? threshold : 1, &found);
+    return found.count <= capacity ? found.count
+                                   : baton_select_count(&from, threshold);
+}
+
 size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_is_valid(of, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
     const baton_accumulation_t all = completed(of);
-    const baton_selection_t from = select_of(of);
-    const baton__filter_t filter = baton__filter_of(of->dtype, of->side);
-    found_t found = {.indices = indices, .capacity = capacity};
-    select_pass(&all, &filter, threshold > 0 ? threshold : 1, &found);
-    return found.count <= capacity ? found.count
-                                   : baton_select_count(&from, threshold);
+    return select_at_least(&all, threshold, indices, capacity);
 }
 
 /* ---- candidates -------------------------------------------------------- */
@@ -740,7 +727,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_is_valid(of, __func__) ||
         !baton__is_given(candidates, true, __func__, "candidates") ||
         !baton__is_given(candidates->entries, candidates->capacity > 0,
                          __func__, "candidates->entries") ||
@@ -797,11 +784,14 @@ static size_t list_keys(baton_dtype_t dtype, const char *entries, size_t count,
                         uint64_t low, uint32_t *positions, uint64_t *keys)
 {
     baton__filter_t filter = baton__filter_of(dtype, BATON_SIDE_BOTH);
-    size_t bytes = baton_dtype_size(dtype);
-    return (bytes == sizeof(uint16_t) ? list_keys_16
-            : bytes == sizeof(uint32_t)
-                ? list_keys_32
-                : list_keys_64)(entries, count, &filter, low, positions, keys);
+    switch (baton_dtype_size(dtype)) {
+    case sizeof(uint16_t):
+        return list_keys_16(entries, count, &filter, low, positions, keys);
+    case sizeof(uint32_t):
+        return list_keys_32(entries, count, &filter, low, positions, keys);
+    default:
+        return list_keys_64(entries, count, &filter, low, positions, keys);
+    }
 }
 
 size_t baton_entries_largest_scratch_bytes(size_t count, size_t k)
@@ -857,20 +847,18 @@ size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity)
 {
-    if (!baton__selection_given(from, __func__) ||
+    if (!baton__selection_is_valid(from, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
-    baton__filter_t filter = baton__filter_of(from->dtype, from->side);
-    size_t found = select_find(from, &filter, threshold > 0 ? threshold : 1,
-                               indices, capacity);
-    return found <= capacity ? found : baton_select_count(from, threshold);
+    const baton_accumulation_t of = select_vector_of(from);
+    return select_at_least(&of, threshold, indices, capacity);
 }
 
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold)
 {
-    if (!baton__selection_given(from, __func__)) {
+    if (!baton__selection_is_valid(from, __func__)) {
         return 0;
     }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);
@@ -901,8 +889,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
    selection among the values. */
 size_t baton_entries_scratch_bytes(size_t count, size_t k)
 {
-    size_t kept = k < count ? k : count;
-    return count * sizeof(double) + (kept + 2) / 2 * 2 * sizeof(uint32_t) +
+    size_t selected = k < count ? k : count;
+    return count * sizeof(double) + (selected + 2) / 2 * 2 * sizeof(uint32_t) +
            baton_select_scratch_bytes(count, k);
 }
 
@@ -922,18 +910,18 @@ size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
     uint32_t *positions = (uint32_t *)(void *)(values + count * sizeof(double));
     baton_entries_split(dtype, entries, count, NULL, values);
     baton_selection_t from = {.dtype = dtype, .values = values, .count = count};
-    size_t kept = baton_select_topk(&from, k, positions,
-                                    positions + (k + 2) / 2 * 2, NULL);
+    size_t selected = baton_select_topk(&from, k, positions,
+                                        positions + (k + 2) / 2 * 2, NULL);
     char *list = entries, *others = dropped;
     size_t next = 0;
     for (size_t i = 0; i < count; i++) {
-        if (next < kept && positions[next] == i) {
+        if (next < selected && positions[next] == i) {
             memmove(list + next * bytes, list + i * bytes, bytes);
             next++;
         } else if (others != NULL) {
             memcpy(others + (i - next) * bytes, list + i * bytes, bytes);
         }
     }
-    *dropped_out = count - kept;
-    return kept;
+    *dropped_out = count - selected;
+    return selected;
 }

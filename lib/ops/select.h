@@ -19,7 +19,8 @@ typedef struct baton__filter {
    of->right is NULL.
    If `threshold` is not 0, also writes the index and the bits of each of these
    elements that reaches the threshold, and returns the number of elements that
-   reach it. `indices` and `values` must have room for count + BATON__PASS_MORE.
+   reach it. `indices` and `values` must have space for count +
+   BATON__PASS_MORE.
 
    If of->stream is set, the elements are stored past the caches. Then the
    caller must call stream_end after the last pass, which orders these stores
@@ -75,11 +76,11 @@ bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
 /* Returns true if the memory of the elements to select from is given. Otherwise
    sets this thread's error. */
-bool baton__selection_given(const baton_selection_t *from,
-                            const char *function);
+bool baton__selection_is_valid(const baton_selection_t *from,
+                               const char *function);
 
 /* Returns true if the arguments of a selection of the k largest are not NULL.
    Otherwise sets this thread's error. */
-bool baton__topk_given(const baton_selection_t *from, size_t k,
-                       const uint32_t *indices, const void *scratch,
-                       const char *function);
+bool baton__topk_is_valid(const baton_selection_t *from, size_t k,
+                          const uint32_t *indices, const void *scratch,
+                          const char *function);

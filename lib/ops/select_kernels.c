@@ -30,8 +30,6 @@ enum {
     TILE_LANES = 256     /* number of partial sums over all tiles */
 };
 
-extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
-
 /* ---- elements that are computed ---------------------------------------- */
 
 /* Stores a whole line past the caches. After a streaming store of half a line
@@ -423,41 +421,41 @@ static inline doubles_t value_64(keys_64_t keys)
 /* Converts f16 to f32 by the processor's own instruction, which compilers do
    not use. Returns the number of converted elements: 0 if there is no such
    instruction. */
-static inline size_t widen_f16(const char *at, size_t count, float *room)
+static inline size_t widen_f16(const char *at, size_t count, float *widened)
 {
     size_t done = 0;
 #if defined(__F16C__)
     for (; done + 8 <= count; done += 8) {
         __m128i halves = _mm_loadu_si128((const void *)(at + 2 * done));
-        _mm256_storeu_ps(room + done, _mm256_cvtph_ps(halves));
+        _mm256_storeu_ps(widened + done, _mm256_cvtph_ps(halves));
     }
 #endif
     return done;
 }
 
 /* Defines two functions for halves. tile_NAME returns a tile's elements,
-   converted to f32 in `room`. key_NAME returns the key of a half, given the key
-   of its f32. */
+   converted to f32 in `widened`. key_NAME returns the key of a half, given the
+   key of its f32. */
 #define HALVES(name, done)                                                     \
     static inline const char *tile_##name(const char *at, size_t count,        \
-                                          float *restrict room)                \
+                                          float *restrict widened)             \
     {                                                                          \
         typedef uint16_t FOREIGN element_t;                                    \
         const element_t *v = (const void *)at;                                 \
         for (size_t i = done; i < count; i++) {                                \
-            room[i] = baton__f32_of_##name(v[i]);                              \
+            widened[i] = baton__f32_of_##name(v[i]);                           \
         }                                                                      \
-        return (const char *)room;                                             \
+        return (const char *)widened;                                          \
     }                                                                          \
     static inline uint64_t key_##name(uint64_t key)                            \
     {                                                                          \
         return baton__##name##_of_f32(baton__f32_of_bits((uint32_t)key));      \
     }
 
-HALVES(f16, widen_f16(at, count, room))
+HALVES(f16, widen_f16(at, count, widened))
 HALVES(bf16, 0)
-#define AS_THEY_ARE(at, count, room) at
-#define AS_IT_IS(key)                key
+#define AS_THEY_ARE(at, count, widened) at
+#define AS_IT_IS(key)                   key
 
 /* Defines the function that sums the magnitudes of elements of `bytes` bytes,
    which it reads as floats of `bits` bits. The last block is padded with zeros,
@@ -485,12 +483,12 @@ HALVES(bf16, 0)
         const char *from = values;                                             \
         double all_sums[TILE_LANES] = {0}, all_squares[TILE_LANES] = {0};      \
         keys_##bits##_t largest[LANES / WIDTH] = {0};                          \
-        float room[MEASURE_TILE];                                              \
-        (void)room;                                                            \
+        float widened[MEASURE_TILE];                                           \
+        (void)widened;                                                         \
         for (size_t tile = 0; count > 0; tile++) {                             \
             size_t left = count < MEASURE_TILE ? count : MEASURE_TILE;         \
             doubles_t sums[LANES / WIDTH] = {0}, squares[LANES / WIDTH] = {0}; \
-            const char *at = tile_of(from, left, room);                        \
+            const char *at = tile_of(from, left, widened);                     \
             from += left * (bytes);                                            \
             count -= left;                                                     \
             for (; left >= LANES; left -= LANES, at += BLOCK_BYTES) {          \
@@ -522,10 +520,11 @@ MEASURE(measure_f64, 8, 64, AS_THEY_ARE, AS_IT_IS)
 /* ---- the table --------------------------------------------------------- */
 
 #define ROW(NAME, name, bytes, ...)                                            \
-    [BATON_##NAME] = {pass_##name, scale_##name, count_##bytes, measure_##name},
+    [BATON_##NAME] = {.pass = pass_##name,                                     \
+                      .scale = scale_##name,                                   \
+                      .count = count_##bytes,                                  \
+                      .measure = measure_##name},
 
-extern const baton__select_kernels_t JOIN(baton__select_kernels_,
-                                          BATON__KERNELS_ISA);
 const baton__select_kernels_t JOIN(baton__select_kernels_,
                                    BATON__KERNELS_ISA) = {
     .of = {BATON_FLOAT_LIST(ROW)},

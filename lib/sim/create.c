@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "sim/model.h"
+
+#include <string.h>
+
 /* ---- kinds of nodes ----------------------------------------------------- */
 
 static int sim_create_issue_reduce(const baton__op_t *op, uint32_t node,
@@ -36,9 +39,7 @@ static int sim_create_issue_reduce(const baton__op_t *op, uint32_t node,
 
 static void fill_kinds(baton_sim_t *sim)
 {
-    for (int kind = 0; kind < BATON__KIND_COUNT; kind++) {
-        sim->kinds[kind] = baton__kinds[kind];
-    }
+    memcpy(sim->kinds, baton__kinds, sizeof sim->kinds);
     sim->kinds[BATON__REDUCE].issue = sim_create_issue_reduce;
     if (sim->options.cost_only) {
         sim->kinds[BATON__COPY].issue = NULL;
@@ -108,8 +109,10 @@ void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg)
 
 static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 {
-    return sim == NULL ? baton__error(BATON_ERR_INVALID, "sim is NULL")
-           : rank >= 0 && rank < sim->options.ranks
+    if (sim == NULL) {
+        return baton__error(BATON_ERR_INVALID, "sim is NULL");
+    }
+    return rank >= 0 && rank < sim->options.ranks
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID, "sim: rank %d is not in 0..%d",
                               rank, sim->options.ranks - 1);
@@ -117,12 +120,12 @@ static baton_status_t check_rank(const baton_sim_t *sim, int rank)
 
 baton_status_t baton_sim_set_lag(baton_sim_t *sim, baton_distribution_t lag)
 {
-    if (sim == NULL) {
-        return check_rank(sim, 0);
-    }
-    baton_status_t status = baton__distribution_check("sim: lag", &lag);
+    baton_status_t status = check_rank(sim, 0);
     if (status == BATON_OK) {
-        sim->net.lag = lag;
+        status = baton__distribution_check("sim: lag", &lag);
+    }
+    if (status == BATON_OK) {
+        sim->options.lag = lag;
         sim->net.has_lag = !baton__distribution_is_zero(&lag);
         sim->net.transport.unordered |= sim->net.has_lag;
     }
@@ -202,7 +205,7 @@ static void init_rank(baton_sim_t *sim, int rank)
     };
 }
 
-baton_status_t baton_sim_create(const baton_sim_options_t *given,
+baton_status_t baton_sim_create(const baton_sim_options_t *from,
                                 baton_sim_t **out)
 {
     baton_sim_options_t options;
@@ -210,8 +213,8 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
         return BATON_ERR_INVALID;
     }
     baton_status_t status =
-        baton__options_read(&options, sizeof options, given,
-                            "simulator options", "BATON_SIM_OPTIONS");
+        baton__options_read(&options, sizeof options, from, "simulator options",
+                            "BATON_SIM_OPTIONS");
     if (status == BATON_OK) {
         status = baton__sim_check_options(&options);
     }

@@ -108,8 +108,9 @@ static double distribution_sample(const baton_distribution_t *distribution,
 double baton__distribution_sample(const baton_distribution_t *distribution,
                                   uint64_t random)
 {
-    double value = distribution_sample(distribution, random);
-    return value < 0 ? 0 : value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
+    double sample = distribution_sample(distribution, random);
+    double value = sample < 0 ? 0 : sample;
+    return value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
 }
 
 bool baton__distribution_is_zero(const baton_distribution_t *distribution)
@@ -197,8 +198,7 @@ static const char *read_parameters(const char *at, const form_t *form,
 
 static baton_status_t fail_text(const char *subject)
 {
-    char message[BATON__MESSAGE_BYTES];
-    baton__text_t allowed = {message, sizeof message, 0};
+    baton__text_t allowed = BATON__TEXT(BATON__MESSAGE_BYTES);
     for (const form_t *form = forms; form < forms + BATON_DISTRIBUTION_COUNT;
          form++) {
         baton__text_add(&allowed, ", %s", form->name);
@@ -207,19 +207,18 @@ static baton_status_t fail_text(const char *subject)
         }
     }
     return baton__error(BATON_ERR_INVALID, "%s; allowed: a number%s", subject,
-                        message);
+                        allowed.data);
 }
 
 baton_status_t baton_distribution_parse(const char *text,
                                         baton_distribution_t *out)
 {
-    char subject[128];
     if (!baton__is_given(text, true, __func__, "text") ||
         !baton__is_given(out, true, __func__, "out")) {
         return BATON_ERR_INVALID;
     }
-    baton__text_t quoted = {subject, sizeof subject, 0};
-    baton__text_add(&quoted, "distribution \"%s\"", text);
+    baton__text_t subject = BATON__TEXT(128);
+    baton__text_add(&subject, "distribution \"%s\"", text);
     int kind = BATON_DISTRIBUTION_CONSTANT;
     double values[PARAMETERS] = {0};
     const char *end = baton__read_number(text, &values[0]);
@@ -232,25 +231,26 @@ baton_status_t baton_distribution_parse(const char *text,
         }
     }
     if (end == NULL || *end != '\0') {
-        return fail_text(subject);
+        return fail_text(subject.data);
     }
     const baton_distribution_t result = {(baton_distribution_kind_t)kind,
                                          values[0], values[1]};
-    baton_status_t status = check_parameters(subject, &result);
+    baton_status_t status = check_parameters(subject.data, &result);
     if (status == BATON_OK) {
         *out = result;
     }
     return status;
 }
 
-baton_status_t baton__distribution_check(const char *subject,
-                                         const baton_distribution_t *given)
+baton_status_t
+baton__distribution_check(const char *subject,
+                          const baton_distribution_t *distribution)
 {
     /* The cast also catches negative values, which an enumeration may have. */
-    if ((unsigned)given->kind >= BATON_DISTRIBUTION_COUNT) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: kind is %d; allowed: 0 to %d", subject,
-                            (int)given->kind, BATON_DISTRIBUTION_COUNT - 1);
+    if ((unsigned)distribution->kind >= BATON_DISTRIBUTION_COUNT) {
+        return baton__error(
+            BATON_ERR_INVALID, "%s: kind is %d; allowed: 0 to %d", subject,
+            (int)distribution->kind, BATON_DISTRIBUTION_COUNT - 1);
     }
-    return check_parameters(subject, given);
+    return check_parameters(subject, distribution);
 }

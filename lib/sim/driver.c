@@ -18,9 +18,11 @@
 
 double baton_sim_now_us(const baton_sim_t *sim)
 {
-    return sim == NULL             ? 0
-           : sim->stepping != NULL ? baton__sim_clock(sim->stepping)
-                                   : sim->net.now_us;
+    if (sim == NULL) {
+        return 0;
+    }
+    return sim->stepping != NULL ? baton__sim_clock(sim->stepping)
+                                 : sim->net.now_us;
 }
 
 double baton_schedule_ended_us(const baton_schedule_t *schedule)
@@ -134,18 +136,18 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim, uint32_t index,
     for (uint32_t k = 0; k < port->completion_count && k < COMPLETIONS; k++) {
         const baton__sim_completion_t *completion =
             &port->completions[port->completion_first + k];
-        const baton_message_t *message = completion->kind == BATON_EVENT_ARRIVED
-                                             ? completion->subject
-                                             : NULL;
-        if (pass == EVENTS && message != NULL) {
+        bool arrived = completion->kind == BATON_EVENT_ARRIVED;
+        const baton_message_t *message = arrived ? completion->subject : NULL;
+        if (pass == EVENTS && arrived) {
             baton__prefetch(message, sizeof(baton__sim_item_t) / BATON__LINE);
             baton__prefetch(group->table.places, 1);
         }
+        if (pass == EVENTS) {
+            continue;
+        }
         const baton_schedule_t *schedule =
-            pass == EVENTS || completion->kind == BATON_EVENT_LOST ? NULL
-            : message == NULL
-                ? completion->subject
-                : baton__group_find(group, message->header.schedule);
+            arrived ? baton__group_find(group, message->header.schedule)
+                    : completion->subject;
         if (schedule != NULL && pass == TASK) {
             baton__prefetch(baton__task_of(schedule), TASK_LINES);
         } else if (schedule != NULL) {
@@ -270,8 +272,10 @@ static progress_t sim_driver_advance(baton_sim_t *sim, double until_us)
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *operation)
 {
-    return !baton__is_given(sim, true, operation, "sim") ? BATON_ERR_INVALID
-           : sim_driver_is_inside(sim)
+    if (!baton__is_given(sim, true, operation, "sim")) {
+        return BATON_ERR_INVALID;
+    }
+    return sim_driver_is_inside(sim)
                ? baton__error(BATON_ERR_STATE,
                               "sim: %s can't be called in a callback",
                               operation)
@@ -491,12 +495,12 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
     }
     if (sim->free_call == BATON__SIM_NONE) {
         if (sim->call_count == sim->call_capacity) {
-            uint32_t room = sim->call_capacity * 2 + 64;
-            if (!baton__extend(&sim->calls, sim->call_count, room,
+            uint32_t capacity = sim->call_capacity * 2 + 64;
+            if (!baton__extend(&sim->calls, sim->call_count, capacity,
                                sizeof *sim->calls)) {
                 return fail_memory();
             }
-            sim->call_capacity = room;
+            sim->call_capacity = capacity;
         }
         sim->calls[sim->call_count].next = BATON__SIM_NONE;
         sim->free_call = sim->call_count++;

@@ -81,14 +81,13 @@ static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
                         (unsigned long long)schedule->run.epoch);
     } else if (kind == BATON__ARMED_RECV) {
         baton__text_add(text, ", and no rank activates it");
-    } else if (schedule->run.state[edge->node] == BATON__NODE_BEGUN) {
-        baton__text_add(text, edge->node != edge->blocked ? ", which" : "");
-        baton__text_add(text, " has not completed");
     } else {
+        bool begun = schedule->run.state[edge->node] == BATON__NODE_BEGUN;
         uint32_t skip = baton__sim_wait_find_skip(schedule, edge->node);
-        baton__text_add(text, edge->node != edge->blocked ? ", which" : "");
-        baton__text_add(text, " will not fire");
-        if (skip != BATON__NO_NODE) {
+        baton__text_add(text, "%s %s",
+                        edge->node != edge->blocked ? ", which" : "",
+                        begun ? "has not completed" : "will not fire");
+        if (!begun && skip != BATON__NO_NODE) {
             baton__text_add(text, ": %s skipped",
                             baton__node_name(schedule, skip));
         }

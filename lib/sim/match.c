@@ -53,22 +53,15 @@ static baton_schedule_t *match_next_of(const baton_sim_t *sim,
     return next != NULL ? &next->schedule : NULL;
 }
 
-/* Returns the first node of a schedule, from node `from` on, that is an end of
-   a message with `peer`, of the given direction and kind (activation or not).
-   Returns BATON__NO_NODE if there is none. */
-static uint32_t next_node(const baton_schedule_t *schedule, uint32_t from,
-                          int peer, bool sends, bool activates)
+/* Returns true if a node is an end of a message with `peer`, of this direction
+   and kind (activation or not). */
+static bool match_is_end(const baton_schedule_t *schedule, uint32_t node,
+                         int peer, bool sends, bool activates)
 {
-    for (uint32_t i = from; i < schedule->count; i++) {
-        const baton__op_t *op = &schedule->ops[i];
-        if (baton__kinds[op->kind].message &&
-            baton__peer_of(schedule, op) == peer &&
-            baton__op_sends(op) == sends &&
-            baton__op_activates(op) == activates) {
-            return i;
-        }
-    }
-    return BATON__NO_NODE;
+    const baton__op_t *op = &schedule->ops[node];
+    return baton__kinds[op->kind].message &&
+           baton__peer_of(schedule, op) == peer &&
+           baton__op_sends(op) == sends && baton__op_activates(op) == activates;
 }
 
 uint32_t baton__sim_find_match(const baton_sim_t *sim,
@@ -89,12 +82,13 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
         return baton__plan_receiver(&peer->plan, rank, op->message.tag,
                                     activates);
     }
-    uint32_t node = next_node(peer, 0, rank, true, activates);
-    while (node != BATON__NO_NODE &&
-           peer->ops[node].message.tag != op->message.tag) {
-        node = next_node(peer, node + 1, rank, true, activates);
+    uint32_t node = 0;
+    while (node < peer->count &&
+           (!match_is_end(peer, node, rank, true, activates) ||
+            peer->ops[node].message.tag != op->message.tag)) {
+        node++;
     }
-    return node;
+    return node < peer->count ? node : BATON__NO_NODE;
 }
 
 /* ---- the search ---------------------------------------------------------- */
@@ -108,10 +102,8 @@ static uint32_t count_others(const baton_schedule_t *schedule,
     uint32_t count = 0;
     int rank = schedule->group->rank;
     bool sends = !baton__op_sends(op), activates = baton__op_activates(op);
-    for (uint32_t i = next_node(peer, 0, rank, sends, activates);
-         i != BATON__NO_NODE;
-         i = next_node(peer, i + 1, rank, sends, activates)) {
-        count++;
+    for (uint32_t i = 0; i < peer->count; i++) {
+        count += match_is_end(peer, i, rank, sends, activates);
     }
     return count;
 }

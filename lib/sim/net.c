@@ -50,11 +50,11 @@ baton__sim_port_t *baton__sim_net_take_due(baton__sim_net_t *net)
 
 static bool grow_completions(baton__sim_port_t *port)
 {
-    uint32_t room = port->completion_capacity * 2;
+    uint32_t capacity = port->completion_capacity * 2;
     bool own = port->completions == port->own_completions;
     baton__sim_completion_t *completions =
         baton__grow(own ? NULL : port->completions, port->completion_capacity,
-                    room, sizeof *completions);
+                    capacity, sizeof *completions);
     if (completions == NULL) {
         return false;
     }
@@ -63,7 +63,7 @@ static bool grow_completions(baton__sim_port_t *port)
                sizeof port->own_completions);
     }
     port->completions = completions;
-    port->completion_capacity = room;
+    port->completion_capacity = capacity;
     return true;
 }
 
@@ -132,7 +132,7 @@ static void begin_transfer(baton__sim_port_t *port, uint32_t index)
     net->totals.bytes += item->message.bytes;
     if (net->has_lag) {
         delivery_us +=
-            baton_distribution_sample(&net->lag, net->options->seed,
+            baton_distribution_sample(&net->options->lag, net->options->seed,
                                       BATON__STREAM_LAG, net->totals.messages);
     }
     item->delivery_us = delivery_us;
@@ -339,16 +339,16 @@ static void lost(baton__sim_net_t *net, uint32_t rank)
    items, where only the trace would still use it. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
 {
-    uint32_t kept = 0;
+    uint32_t others = 0;
     baton__sim_completion_t *completions =
         &port->completions[port->completion_first];
     for (uint32_t i = 0; i < port->completion_count; i++) {
         if (completions[i].kind != BATON_EVENT_SENT ||
             completions[i].subject != owner) {
-            completions[kept++] = completions[i];
+            completions[others++] = completions[i];
         }
     }
-    port->completion_count = kept;
+    port->completion_count = others;
     for (uint32_t at = port->queue_head; at != BATON__SIM_NONE;) {
         baton__sim_item_t *item = baton__sim_pool_item(&port->net->pool, at);
         at = item->next;
@@ -463,7 +463,6 @@ baton_status_t baton__sim_net_init(baton__sim_net_t *net,
         .ports = baton__alloc(ranks, sizeof *net->ports),
         .due = baton__alloc(ranks, sizeof *net->due),
         .pumps = baton__alloc(ranks, sizeof *net->pumps),
-        .lag = options->lag,
         .has_lag = !baton__distribution_is_zero(&options->lag),
     };
     net->transport.unordered = net->has_lag || options->multi_ported;

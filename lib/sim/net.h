@@ -108,8 +108,7 @@ typedef struct baton__sim_net {
     uint32_t pump_count;
     bool failed;   /* messages or events were lost for lack of memory */
     bool any_dead; /* at least one rank is dead */
-    baton_distribution_t lag;
-    bool has_lag;
+    bool has_lag;  /* options->lag is not always 0 */
     /* Called twice for each message: when its transfer begins, with the
        sender's schedule as `owner`, and when the receiver accepts it, with the
        receiver's schedule. NULL: nothing is reported. */

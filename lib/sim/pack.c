@@ -77,7 +77,7 @@ void baton__pack(const baton_schedule_t *schedule, char *out)
 static baton_node_t pack_add(baton_schedule_t *schedule, const record_t *record,
                              baton_view_t place)
 {
-    switch ((baton__kind_t)record->kind) {
+    switch (record->kind) {
     case BATON__SEND:
         return baton_add_send(schedule, record->peer, place);
     case BATON__RECV:
@@ -88,16 +88,9 @@ static baton_node_t pack_add(baton_schedule_t *schedule, const record_t *record,
         return baton_add_activate(schedule, record->peer);
     case BATON__ON_START:
         return baton_add_on_start(schedule);
-    case BATON__REDUCE:
-    case BATON__COPY:
-    case BATON__CALL:
-    case BATON__ASYNC:
-    case BATON__DEVICE_CALL:
-    case BATON__NOP:
-    case BATON__KIND_COUNT:
-        break;
+    default:
+        return baton_add_nop(schedule);
     }
-    return baton_add_nop(schedule);
 }
 
 /* The operands of messages lie one after another in one scratch buffer. */

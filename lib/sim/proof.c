@@ -23,8 +23,8 @@
 
 /* ---- records, each kept once -------------------------------------------- */
 
-#define NO_NUMBER  UINT32_MAX
-#define FIRST_ROOM 16
+#define NO_NUMBER      UINT32_MAX
+#define FIRST_CAPACITY 16
 /* The most records. The number that is reserved doubles, and the next power of
    two does not fit in 32 bits. */
 #define MOST ((uint32_t)1 << 31)
@@ -35,12 +35,12 @@ typedef struct records {
     size_t words; /* number of 64-bit words of a record */
     /* The words of all records, in the order of their numbers. */
     uint64_t *all;
-    /* The hash table, which has 2 * room slots. A slot has a record's number +
-       1; 0: the slot is empty. */
+    /* The hash table, which has 2 * capacity slots. A slot has a record's
+       number + 1; 0: the slot is empty. */
     uint32_t *slots;
     uint32_t count;
     /* The number of records that `all` has memory for: 0 or a power of two. */
-    uint32_t room;
+    uint32_t capacity;
 } records_t;
 
 /* Returns the record of the given number. The address is valid until a new
@@ -55,7 +55,7 @@ static const uint64_t *proof_record_of(const records_t *records,
    would be. The search ends, since at most half of the slots are used. */
 static uint32_t *slot_of(const records_t *records, const uint64_t *record)
 {
-    size_t mask = 2 * (size_t)records->room - 1;
+    size_t mask = 2 * (size_t)records->capacity - 1;
     uint64_t hash = 0;
     for (size_t i = 0; i < records->words; i++) {
         /* All words of a record are set.
@@ -77,23 +77,23 @@ static bool proof_reserve(records_t *records, size_t more)
     if (more > MOST - records->count) {
         return false;
     }
-    uint32_t room = records->room;
-    while (room - records->count < more) {
-        room = room > 0 ? room * 2 : FIRST_ROOM;
+    uint32_t capacity = records->capacity;
+    while (capacity - records->count < more) {
+        capacity = capacity > 0 ? capacity * 2 : FIRST_CAPACITY;
     }
-    if (room == records->room) {
+    if (capacity == records->capacity) {
         return true;
     }
-    uint32_t *slots = baton__alloc(2 * (size_t)room, sizeof *slots);
+    uint32_t *slots = baton__alloc(2 * (size_t)capacity, sizeof *slots);
     if (slots == NULL ||
         !baton__extend(&records->all, records->count * records->words,
-                       room * records->words, sizeof *records->all)) {
+                       capacity * records->words, sizeof *records->all)) {
         baton__free(slots);
         return false;
     }
     baton__free(records->slots);
     records->slots = slots;
-    records->room = room;
+    records->capacity = capacity;
     for (uint32_t i = 0; i < records->count; i++) {
         *slot_of(records, proof_record_of(records, i)) = i + 1;
     }

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-enum { FIRST_ROOM = 256, CHILDREN = 4 };
+enum { FIRST_CAPACITY = 256, CHILDREN = 4 };
 
 static bool is_before(const baton__sim_entry_t *a, const baton__sim_entry_t *b)
 {
@@ -13,23 +13,25 @@ static bool is_before(const baton__sim_entry_t *a, const baton__sim_entry_t *b)
 
 static bool grow_heap(baton__sim_queue_t *queue)
 {
-    size_t room = FIRST_ROOM + queue->heap_room + queue->heap_room / 2;
-    bool grown = baton__extend(&queue->heap, queue->heap_count, room,
+    size_t capacity =
+        FIRST_CAPACITY + queue->heap_capacity + queue->heap_capacity / 2;
+    bool grown = baton__extend(&queue->heap, queue->heap_count, capacity,
                                sizeof *queue->heap);
-    queue->heap_room = grown ? room : queue->heap_room;
+    queue->heap_capacity = grown ? capacity : queue->heap_capacity;
     return grown;
 }
 
 /* Returns the i-th place of the list. */
 static baton__sim_entry_t *list_at(const baton__sim_queue_t *queue, size_t i)
 {
-    return &queue->list[(queue->list_first + i) & (queue->list_room - 1)];
+    return &queue->list[(queue->list_first + i) & (queue->list_capacity - 1)];
 }
 
 static bool grow_list(baton__sim_queue_t *queue)
 {
-    size_t room = queue->list_room > 0 ? 2 * queue->list_room : FIRST_ROOM;
-    baton__sim_entry_t *list = baton__alloc_raw(room * sizeof *list);
+    size_t capacity =
+        queue->list_capacity > 0 ? 2 * queue->list_capacity : FIRST_CAPACITY;
+    baton__sim_entry_t *list = baton__alloc_raw(capacity * sizeof *list);
     for (size_t i = 0; list != NULL && i < queue->list_count; i++) {
         list[i] = *list_at(queue, i);
     }
@@ -37,7 +39,7 @@ static bool grow_list(baton__sim_queue_t *queue)
         baton__free(queue->list);
         queue->list = list;
         queue->list_first = 0;
-        queue->list_room = room;
+        queue->list_capacity = capacity;
     }
     return list != NULL;
 }
@@ -63,12 +65,11 @@ bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
     bool appends = queue->list_count == 0 ||
                    list_at(queue, queue->list_count - 1)->at <= entry.at;
     size_t count = appends ? queue->list_count : queue->heap_count;
-    size_t room = appends ? queue->list_room : queue->heap_room;
-    if (count == room && !(appends ? grow_list(queue) : grow_heap(queue))) {
+    size_t capacity = appends ? queue->list_capacity : queue->heap_capacity;
+    if (count == capacity && !(appends ? grow_list(queue) : grow_heap(queue))) {
         return false;
     }
     queue->pushed++;
-    queue->count++;
     if (appends) {
         *list_at(queue, queue->list_count++) = entry;
         return true;
@@ -88,21 +89,23 @@ bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
 
 bool baton__sim_queue_peek(const baton__sim_queue_t *queue, double *at_out)
 {
-    if (queue->count > 0) {
-        *at_out =
-            list_is_first(queue) ? list_at(queue, 0)->at : queue->heap[0].at;
+    if (list_is_first(queue)) {
+        *at_out = list_at(queue, 0)->at;
+        return true;
     }
-    return queue->count > 0;
+    if (queue->heap_count > 0) {
+        *at_out = queue->heap[0].at;
+    }
+    return queue->heap_count > 0;
 }
 
 baton__sim_entry_t baton__sim_queue_pop(baton__sim_queue_t *queue)
 {
-    assert(queue->count > 0);
-    queue->count--;
     if (list_is_first(queue)) {
         queue->list_count--;
-        return queue->list[queue->list_first++ & (queue->list_room - 1)];
+        return queue->list[queue->list_first++ & (queue->list_capacity - 1)];
     }
+    assert(queue->heap_count > 0);
     baton__sim_entry_t *all = queue->heap;
     const baton__sim_entry_t first = all[0], last = all[--queue->heap_count];
     size_t place = 0, child;

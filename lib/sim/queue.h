@@ -19,12 +19,11 @@ typedef struct baton__sim_entry {
 } baton__sim_entry_t;
 
 typedef struct baton__sim_queue {
-    size_t count; /* number of entries in the list and the heap */
     /* The list: a ring, whose size is a power of two. */
     baton__sim_entry_t *list;
-    size_t list_first, list_count, list_room;
+    size_t list_first, list_count, list_capacity;
     baton__sim_entry_t *heap;
-    size_t heap_count, heap_room;
+    size_t heap_count, heap_capacity;
     uint64_t pushed;
 } baton__sim_queue_t;
 

@@ -163,20 +163,18 @@ static void verify_report(baton__verifier_t *verifier, const char *name,
 {
     report_t own = {.status = status, .bytes = bytes};
     (void)snprintf(own.name, sizeof own.name, "%s", name);
-    if (status != BATON_OK) {
-        (void)snprintf(own.sentence, sizeof own.sentence, "%s", reason(name));
-    }
+    (void)snprintf(own.sentence, sizeof own.sentence, "%s",
+                   status != BATON_OK ? reason(name) : "");
     memcpy(verifier->blocks, &own, sizeof own);
 }
 
 static void verify_answer(baton__verifier_t *verifier, const char *name,
                           baton_status_t status, uint32_t rounds)
 {
-    verifier->answer = (answer_t){.status = status, .rounds = rounds};
-    if (status != BATON_OK) {
-        (void)snprintf(verifier->answer.sentence,
-                       sizeof verifier->answer.sentence, "%s", reason(name));
-    }
+    answer_t *answer = &verifier->answer;
+    *answer = (answer_t){.status = status, .rounds = rounds};
+    (void)snprintf(answer->sentence, sizeof answer->sentence, "%s",
+                   status != BATON_OK ? reason(name) : "");
 }
 
 /* Returns the number of bytes of a graph that are sent in a round. */

@@ -59,7 +59,7 @@ static void trial_end(baton_status_t status)
 static void try_each(void (*attempt)(void))
 {
     nth = 0;
-    for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
+    for (int i = 0; i < BATON__UNFREED_OBJECTS; i++) {
         baton__free_later(baton__alloc(1, 1));
     }
     attempt(); /* no allocation fails here; this call fills caches */

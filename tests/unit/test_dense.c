@@ -542,7 +542,7 @@ TEST(test_wrong_arguments_are_named)
    further destroyed object frees the memory of an older one. */
 static void keep_no_more(void)
 {
-    for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
+    for (int i = 0; i < BATON__UNFREED_OBJECTS; i++) {
         baton__free_later(baton__alloc(1, 1));
     }
 }
