@@ -308,9 +308,11 @@ static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 static baton_exchange_t exchange_of(const baton_sparse_options_t *options,
                                     int teams)
 {
-    return options->exchange != BATON_EXCHANGE_AUTO ? options->exchange
-           : baton__is_power_of_two(teams)          ? BATON_EXCHANGE_RSAG
-                                                    : BATON_EXCHANGE_BSAG;
+    if (options->exchange != BATON_EXCHANGE_AUTO) {
+        return options->exchange;
+    }
+    return baton__is_power_of_two(teams) ? BATON_EXCHANGE_RSAG
+                                         : BATON_EXCHANGE_BSAG;
 }
 
 static bool can_have_teams(const baton_sparse_options_t *options, int ranks,

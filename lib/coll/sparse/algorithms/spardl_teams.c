@@ -56,7 +56,7 @@ static bool gathers(const spardl_t *spardl)
 static int64_t lowest_h(const spardl_t *spardl, int64_t whole)
 {
     int64_t share = whole / spardl->teams;
-    return whole == 0 ? 0 : share > 0 ? share : 1;
+    return share == 0 && whole > 0 ? 1 : share;
 }
 
 static void begin_teams(spardl_t *spardl)
@@ -85,7 +85,10 @@ baton_status_t baton__spardl_begin(void *arg, baton_call_t *call)
 
 static int64_t limited(int64_t value, int64_t low, int64_t high)
 {
-    return value < low ? low : value > high ? high : value;
+    if (value < low) {
+        return low;
+    }
+    return value > high ? high : value;
 }
 
 static void adjust_h(spardl_t *spardl, size_t union_count)
@@ -101,8 +104,8 @@ static void adjust_h(spardl_t *spardl, size_t union_count)
         next->h_step *= next->h_flag != 0 ? 2 : 1;
         next->h_flag = next->h_flag == 0;
     } else {
-        int64_t half = -next->h_step / 2;
-        next->h_step = half != 0 ? half : next->h_step > 0 ? -1 : 1;
+        int64_t half = -next->h_step / 2, least = next->h_step > 0 ? -1 : 1;
+        next->h_step = half != 0 ? half : least;
         next->h_flag = 0;
     }
     next->h_step = limited(next->h_step, low - whole, whole - low);

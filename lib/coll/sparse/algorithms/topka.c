@@ -50,9 +50,10 @@ static bool redsync(const baton_sparse_t *sparse)
 
 static baton_side_t side_of(const baton_sparse_t *sparse)
 {
-    return !sparse->options.quantise ? BATON_SIDE_BOTH
-           : sparse->steps % 2 == 0  ? BATON_SIDE_POSITIVE
-                                     : BATON_SIDE_NEGATIVE;
+    if (!sparse->options.quantise) {
+        return BATON_SIDE_BOTH;
+    }
+    return sparse->steps % 2 == 0 ? BATON_SIDE_POSITIVE : BATON_SIDE_NEGATIVE;
 }
 
 /* Returns true if this step may use the threshold of an earlier step. */
@@ -339,14 +340,13 @@ static void topka_allocate(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t n = sparse->count, k = sparse->options.max_k;
-    bool searches = by_threshold(sparse);
-    topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
+    size_t most = by_threshold(sparse) ? 2 * k : k;
+    topka->room = most < n ? most : n;
     size_t all = topka->room * (size_t)sparse->size;
     size_t distinct = all < n ? all : n;
     /* baton_select_at_least may write 2k indices, even if the vector has fewer
        elements. */
-    topka->indices = baton__sparse_room(sparse, searches ? 2 * k : k,
-                                        sizeof *topka->indices);
+    topka->indices = baton__sparse_room(sparse, most, sizeof *topka->indices);
     topka->scratch =
         baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k));
     topka->sum = baton__sparse_room(sparse, distinct, sparse->entry_bytes);

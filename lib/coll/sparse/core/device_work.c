@@ -229,6 +229,14 @@ static void device_work_remember(baton__sparse_device_t *self,
     self->latest = change;
 }
 
+static baton_device_method_t method_of(const baton__selecting_t *selecting)
+{
+    if (!selecting->sampled) {
+        return BATON_DEVICE_TOPK;
+    }
+    return selecting->earlier != 0 ? BATON_DEVICE_REUSED : BATON_DEVICE_SAMPLED;
+}
+
 void baton__enqueue_take(baton__enqueue_t *queue,
                          const baton__selecting_t *selecting, char *to,
                          baton__change_t *change)
@@ -237,9 +245,7 @@ void baton__enqueue_take(baton__enqueue_t *queue,
     baton__sparse_device_t *self = sparse->device;
     baton_device_selected_t *head = baton__selected_head(to);
     const baton_device_selection_t selection = {
-        .method = !selecting->sampled       ? BATON_DEVICE_TOPK
-                  : selecting->earlier != 0 ? BATON_DEVICE_REUSED
-                                            : BATON_DEVICE_SAMPLED,
+        .method = method_of(selecting),
         .from = {.dtype = sparse->dtype,
                  .side = selecting->side,
                  .values =

@@ -196,31 +196,55 @@ static bool sparse_options_check_partial(const baton_sparse_options_t *o,
             REFUSE("%s", baton_error_message()));
 }
 
+/* Returns the name of an option that is not supported with in_place, or
+   NULL. */
+static const char *excludes_in_place(const baton_sparse_options_t *o)
+{
+    if (o->partial) {
+        return "partial";
+    }
+    if (o->momentum != 0) {
+        return "momentum";
+    }
+    if (o->clip != 0) {
+        return "clip";
+    }
+    if (o->memory != BATON_MEMORY_HOST) {
+        return "device memory";
+    }
+    return o->algorithm == BATON_SPARSE_AUTO ||
+                   o->algorithm == BATON_SPARSE_SPARDL ||
+                   o->algorithm == BATON_SPARSE_DENSE
+               ? NULL
+               : baton_sparse_algorithm_name(o->algorithm);
+}
+
 static bool sparse_options_check_in_place(const baton_sparse_options_t *o,
                                           baton__wrong_t *wrong)
 {
-    const char *with = o->partial                       ? "partial"
-                       : o->momentum != 0               ? "momentum"
-                       : o->clip != 0                   ? "clip"
-                       : o->memory != BATON_MEMORY_HOST ? "device memory"
-                       : o->algorithm == BATON_SPARSE_AUTO ||
-                               o->algorithm == BATON_SPARSE_SPARDL ||
-                               o->algorithm == BATON_SPARSE_DENSE
-                           ? NULL
-                           : baton_sparse_algorithm_name(o->algorithm);
+    const char *with = excludes_in_place(o);
     return !o->in_place || with == NULL ||
            REFUSE("in_place is set with %s; allowed: auto, spardl and dense, "
                   "in host memory, without partial, momentum and clip",
                   with);
 }
 
+/* Returns what is not supported with short_velocity, or NULL. */
+static const char *excludes_short_velocity(const baton_sparse_options_t *o)
+{
+    if (o->momentum == 0) {
+        return "no momentum";
+    }
+    if (o->dtype != BATON_F32) {
+        return baton_dtype_name(o->dtype);
+    }
+    return o->memory != BATON_MEMORY_HOST ? "device memory" : NULL;
+}
+
 static bool check_velocity(const baton_sparse_options_t *o,
                            baton__wrong_t *wrong)
 {
-    const char *with = o->momentum == 0        ? "no momentum"
-                       : o->dtype != BATON_F32 ? baton_dtype_name(o->dtype)
-                       : o->memory != BATON_MEMORY_HOST ? "device memory"
-                                                        : NULL;
+    const char *with = excludes_short_velocity(o);
     return !o->short_velocity || with == NULL ||
            REFUSE("short_velocity is set with %s; allowed: with a momentum, of "
                   "f32, in host memory",
@@ -239,10 +263,12 @@ static void sparse_options_fill(baton_sparse_options_t *o)
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
         o->k = baton__entries_of(o->count, o->density);
     }
-    /* Warm-up steps send all elements as entries. */
-    o->max_k = o->partial && o->warmup > 0 ? o->count
-               : o->max_k == 0             ? o->k
-                                           : o->max_k;
+    if (o->partial && o->warmup > 0) {
+        /* Warm-up steps send all elements as entries. */
+        o->max_k = o->count;
+    } else if (o->max_k == 0) {
+        o->max_k = o->k;
+    }
 }
 
 /* Returns true if the costs of messages decide the algorithm or the number of

@@ -60,6 +60,18 @@ baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse)
     return baton_view(sparse->dense_buffer, 0, bytes);
 }
 
+/* Returns the builder for dense steps. If each host has one rank, this must be
+   the algorithm that baton_sparse_cost assumes. */
+static baton_allreduce_fn dense_builder(const baton_sparse_t *sparse)
+{
+    if (baton_schedule_hosts(sparse->dense) < sparse->size) {
+        return baton_add_allreduce;
+    }
+    return sparse->vector_bytes <= BATON_PARTIAL_TREE_BYTES
+               ? baton_add_allreduce_binomial
+               : baton_add_allreduce_circulant;
+}
+
 void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                              baton_view_t work, baton_node_t accumulated)
 {
@@ -72,12 +84,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                                    .op = sparse->options.average ? BATON_AVG
                                                                  : BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
-    /* If each host has one rank, this must be the algorithm that
-       baton_sparse_cost assumes. */
-    (baton_schedule_hosts(s) < sparse->size ? baton_add_allreduce
-     : work.bytes <= BATON_PARTIAL_TREE_BYTES
-         ? baton_add_allreduce_binomial
-         : baton_add_allreduce_circulant)(s, &args);
+    dense_builder(sparse)(s, &args);
     baton_enclose_end(s, inside, accumulated, end);
 }
 

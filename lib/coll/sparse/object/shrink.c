@@ -126,6 +126,19 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
     return status;
 }
 
+/* Returns the reason why a shrink is not supported, or NULL. */
+static const char *sparse_shrink_refusal(const baton_sparse_t *sparse)
+{
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return "it goes on by itself: on_loss is BATON_ON_LOSS_CONTINUE";
+    }
+    if (!sparse->payload) {
+        return "the simulation is cost-only";
+    }
+    return sparse->backend->survive == NULL ? "gradients are on a device"
+                                            : NULL;
+}
+
 static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
                                           const baton_group_t *survivors)
 {
@@ -143,12 +156,7 @@ static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
                             "baton_sparse_connect first",
                             sparse->name);
     }
-    const char *unsupported =
-        baton__sparse_goes_on(&sparse->options)
-            ? "it goes on by itself: on_loss is BATON_ON_LOSS_CONTINUE"
-        : !sparse->payload                 ? "the simulation is cost-only"
-        : sparse->backend->survive == NULL ? "gradients are on a device"
-                                           : NULL;
+    const char *unsupported = sparse_shrink_refusal(sparse);
     return unsupported == NULL
                ? BATON_OK
                : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",

@@ -32,9 +32,10 @@ algorithm_of(baton_sparse_algorithm_t algorithm)
 static const baton__sparse_backend_t *
 sparse_backend_of(const baton_sparse_options_t *options)
 {
-    return options->memory == BATON_MEMORY_DEVICE ? &baton__sparse_on_device
-           : options->partial                     ? &baton__sparse_partial
-                                                  : &baton__sparse_host;
+    if (options->memory == BATON_MEMORY_DEVICE) {
+        return &baton__sparse_on_device;
+    }
+    return options->partial ? &baton__sparse_partial : &baton__sparse_host;
 }
 
 /* ---- schedules --------------------------------------------------------- */
@@ -269,14 +270,18 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
         return status;
     }
     bool null = sparse->options.in_place || sparse->input.part_count > 0;
-    if (sparse->payload && null != (gradient == NULL)) {
-        return baton__error(
-            BATON_ERR_INVALID, "start \"%s\": gradient %s", sparse->name,
-            gradient == NULL ? "is NULL"
-            : sparse->options.in_place
-                ? "must be NULL: with in_place it is added to the vector of "
-                  "baton_sparse_accumulator"
-                : "must be NULL: parts of it were contributed");
+    if (sparse->payload && !null && gradient == NULL) {
+        return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
+                            sparse->name);
+    }
+    if (sparse->payload && null && gradient != NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "start \"%s\": gradient must be NULL: %s",
+                            sparse->name,
+                            sparse->options.in_place
+                                ? "with in_place it is added to the vector of "
+                                  "baton_sparse_accumulator"
+                                : "parts of it were contributed");
     }
     status = baton__sparse_check_parts(sparse);
     if (status == BATON_OK) {
@@ -321,10 +326,11 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 static baton_status_t sparse_await(const baton_sparse_t *sparse, int timeout_ms,
                                    bool *done_out)
 {
-    return baton__sparse_goes_on(&sparse->options)
-               ? baton__survival_wait(sparse->epochs, timeout_ms, done_out)
-           : done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
-                              : baton_schedule_wait(sparse->latest, timeout_ms);
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return baton__survival_wait(sparse->epochs, timeout_ms, done_out);
+    }
+    return done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
+                            : baton_schedule_wait(sparse->latest, timeout_ms);
 }
 
 /* Sets the phase, and makes the backend complete the step. Called when the

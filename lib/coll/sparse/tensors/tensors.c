@@ -85,19 +85,21 @@ static baton_status_t check_arguments(baton_group_t *group,
                                       const baton_tensors_options_t *options,
                                       baton_tensors_t *const *out)
 {
-    const char *wrong = baton_group_size(group) < 0
-                            ? "group is NULL, or was destroyed"
-                        : count == 0      ? "count is 0; allowed: 1 and above"
-                        : tensors == NULL ? "tensors is NULL"
-                                          : NULL;
-    if (wrong == NULL && options->density_count > 0 &&
-        options->densities == NULL) {
+    const char *wrong = NULL;
+    if (baton_group_size(group) < 0) {
+        wrong = "group is NULL, or was destroyed";
+    } else if (count == 0) {
+        wrong = "count is 0; allowed: 1 and above";
+    } else if (tensors == NULL) {
+        wrong = "tensors is NULL";
+    } else if (options->density_count > 0 && options->densities == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "create tensors: densities is NULL, and "
                             "density_count is %zu",
                             options->density_count);
+    } else if (out == NULL) {
+        wrong = "out is NULL";
     }
-    wrong = wrong == NULL && out == NULL ? "out is NULL" : wrong;
     return baton__error(wrong == NULL ? BATON_OK : BATON_ERR_INVALID,
                         "create tensors: %s", wrong);
 }
@@ -529,14 +531,14 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
             missing = &set->members[i];
         }
     }
+    const char *why =
+        clips ? ", which counts for clipping," : ", which is packed with it,";
     return baton__error(
         BATON_ERR_STATE,
         "wait for tensor \"%s\" of \"%s\": the gradient of tensor \"%s\"%s is "
         "not ready",
         member->tensor.name, set->name, missing->tensor.name,
-        missing == member ? ""
-        : clips           ? ", which counts for clipping,"
-                          : ", which is packed with it,");
+        missing == member ? "" : why);
 }
 
 /* Returns those entries of a result of the unit that belong to one tensor of
