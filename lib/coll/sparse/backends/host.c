@@ -32,22 +32,27 @@ typedef struct baton__sparse_host host_t;
 
 /* ---- steps' vectors ----------------------------------------------------- */
 
+/* Allocates memory for `size` bytes for each element. It is kept if schedules
+   are rebuilt. */
+static char *host_vector(baton_sparse_t *sparse, size_t size)
+{
+    return baton__sparse_keep_memory(
+        sparse, baton__sparse_room(sparse, sparse->count, size));
+}
+
 void baton__sparse_host_vectors(baton_sparse_t *sparse)
 {
-    sparse->lasting = true;
-    size_t count = sparse->count, size = sparse->element_bytes;
-    sparse->residual = baton__sparse_room(sparse, count, size);
-    sparse->work = sparse->options.in_place
-                       ? sparse->residual
-                       : baton__sparse_room(sparse, count, size);
+    const size_t size = sparse->element_bytes;
+    const size_t velocity_size = baton__velocity_bytes(sparse);
+    sparse->residual = host_vector(sparse, size);
+    sparse->work =
+        sparse->options.in_place ? sparse->residual : host_vector(sparse, size);
     if (sparse->options.momentum > 0) {
-        size = baton__velocity_bytes(sparse);
-        sparse->input.velocity = baton__sparse_room(sparse, count, size);
+        sparse->input.velocity = host_vector(sparse, velocity_size);
     }
     if (sparse->options.momentum > 0 && !sparse->options.partial) {
-        sparse->input.new_velocity = baton__sparse_room(sparse, count, size);
+        sparse->input.new_velocity = host_vector(sparse, velocity_size);
     }
-    sparse->lasting = false;
 }
 
 /* ---- dense steps ------------------------------------------------------- */
@@ -59,10 +64,7 @@ static bool make_spare(baton_sparse_t *sparse)
     host_t *self = sparse->host;
     if (self->spare == NULL) {
         size_t vectors = sparse->options.in_place ? 2 : 1;
-        sparse->lasting = true;
-        self->spare = baton__sparse_room(sparse, vectors * sparse->count,
-                                         sparse->element_bytes);
-        sparse->lasting = false;
+        self->spare = host_vector(sparse, vectors * sparse->element_bytes);
     }
     return self->spare != NULL || !sparse->payload;
 }
@@ -347,9 +349,8 @@ static baton_status_t sparse_host_build(baton_sparse_t *sparse)
 {
     const bool in_place = sparse->options.in_place;
     if (sparse->host == NULL) {
-        sparse->lasting = true;
-        sparse->host = baton__sparse_alloc(sparse, 1, sizeof *sparse->host);
-        sparse->lasting = false;
+        sparse->host = baton__sparse_keep_memory(
+            sparse, baton__sparse_alloc(sparse, 1, sizeof *sparse->host));
         if (sparse->host == NULL) {
             return BATON_OK;
         }

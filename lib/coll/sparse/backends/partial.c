@@ -170,7 +170,8 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     sparse_partial_go_on(self, last);
     baton__quorum_recover(self->epochs.begin.quorum);
     baton__partial_begin_limit(&self->epochs, true);
-    return baton__sparse_recover(sparse, false, epoch);
+    baton__sparse_recover(sparse, false, epoch);
+    return true;
 }
 
 /* Called in a shrink, after the schedule has failed, so no epoch begins or ends
@@ -208,9 +209,8 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
                             "with a simulated group",
                             sparse->name);
     }
-    sparse->lasting = true;
-    sparse_partial_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
-    sparse->lasting = false;
+    sparse_partial_t *self = baton__sparse_keep_memory(
+        sparse, baton__sparse_alloc(sparse, 1, sizeof *self));
     if (self == NULL) {
         return BATON_OK;
     }

@@ -156,6 +156,19 @@ typedef struct baton__handover {
     uint64_t made_up; /* the last step for which make_up has run */
 } baton__handover_t;
 
+/* Stages of baton_sparse_shrink. */
+typedef enum baton__sparse_stage {
+    BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
+    BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
+    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have the result */
+    BATON__SPARSE_REBUILDS
+} baton__sparse_stage_t;
+
+/* The elements from `first` up to, but not including, `end`. */
+typedef struct baton__range {
+    size_t first, end;
+} baton__range_t;
+
 struct baton_sparse {
     baton_group_t *group;
     char *name;
@@ -168,6 +181,7 @@ struct baton_sparse {
     /* The group to which a shrink in progress moves; NULL: no shrink is in
        progress. */
     baton_group_t *survivors;
+    baton__sparse_stage_t stage; /* stage of that shrink */
     /* As in `options`: the number of elements of a vector, and their type. */
     size_t count;
     baton_dtype_t dtype;
@@ -176,10 +190,11 @@ struct baton_sparse {
 
     baton__sparse_memory_t *memory;
     bool out_of_memory; /* an allocation has failed */
-    bool lasting; /* memory allocated now is kept if schedules are rebuilt */
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
+    baton_schedule_t *comparison;
+    baton__wrong_t wrong; /* an error in this rank's options, or of a build */
     /* States (baton_schedule_agree) the options of the set of tensors to which
        this sparse all-reduce belongs, in each schedule that the partial backend
        commits, also after a loss. NULL: it belongs to no set. */
@@ -202,12 +217,19 @@ struct baton_sparse {
     baton_schedule_t *latest;
     bool is_dense; /* the step that was started last is dense */
     baton__sparse_phase_t phase;
+    baton_end_fn on_end; /* the user's callback, or NULL */
+    void *on_end_arg;
+    uint64_t ended; /* calls of on_end so far */
 
     /* Vectors of n elements; NULL in a cost-only simulation. With the device
        backend, the residual is in `device`, and `work` is the buffer of dense
        steps. */
     char *residual, *work;
     baton__sparse_input_t input;
+    /* Ranges of the next gradient that were contributed: the first
+       input.part_count of them are set. */
+    baton__range_t *parts;
+    size_t part_capacity;
     baton__settling_t settling;
     baton__sparse_results_t results;
 
@@ -317,10 +339,10 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
 
-/* Allocates zeroed memory. It is freed with the sparse all-reduce or, if
-   sparse->lasting is false now, before the schedules are rebuilt. If there is
-   no memory, out_of_memory is set and NULL returned. Builders that can continue
-   do so; their result is discarded. */
+/* Allocates zeroed memory. It is freed before the schedules are rebuilt, unless
+   it is passed to baton__sparse_keep_memory, and otherwise with the sparse
+   all-reduce. If there is no memory, out_of_memory is set and NULL returned.
+   Builders that can continue do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_alloc does, but returns NULL in a cost-only
    simulation, whose vectors have no memory. */
@@ -333,8 +355,11 @@ void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
    which is not zeroed. */
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
+/* Keeps the memory that was allocated last, which is passed as `memory`, if
+   schedules are rebuilt. Returns it. Does nothing if `memory` is NULL. */
+void *baton__sparse_keep_memory(const baton_sparse_t *sparse, void *memory);
 /* Frees the memory that belongs to the schedules and, if `all`, also the memory
-   that outlives them (see `lasting`). */
+   that was kept. */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates the buffers of sparse->results, each for results of up to
@@ -390,8 +415,8 @@ static inline void baton__sparse_exchange(char **left, char **right)
 
 /* Called in a recovery, with the epoch that the callback of
    baton_schedule_on_recover gets. Adds the steps that the recovery has
-   confirmed to `steps`, and resets `learned` unless `dense`. Returns true. */
-bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
+   confirmed to `steps`, and resets `learned` unless `dense`. */
+void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */

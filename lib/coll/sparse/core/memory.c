@@ -4,11 +4,13 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
+
 struct baton__sparse_memory {
     baton__sparse_memory_t *next;
     void *memory;
     bool of_device; /* baton_device_alloc has allocated the memory */
-    bool lasts; /* the memory outlives the schedules: sparse->lasting was set */
+    bool lasts;     /* the memory outlives the schedules */
     baton_memory_t kind;
 };
 
@@ -34,7 +36,6 @@ static void *sparse_memory_keep(baton_sparse_t *sparse,
         return NULL;
     }
     piece.next = sparse->memory;
-    piece.lasts = sparse->lasting;
     *kept = piece;
     sparse->memory = kept;
     return piece.memory;
@@ -67,6 +68,15 @@ void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
                                            count * bytes)
                : baton__sparse_room(sparse, count, bytes);
+}
+
+void *baton__sparse_keep_memory(const baton_sparse_t *sparse, void *memory)
+{
+    if (memory != NULL) {
+        assert(sparse->memory->memory == memory);
+        sparse->memory->lasts = true;
+    }
+    return memory;
 }
 
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)

@@ -113,11 +113,11 @@ void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
        aligned. */
     self->capacity = (capacity + 3) / 4 * 4;
     size_t bytes = baton__sparse_packed_bytes(sparse);
-    sparse->lasting = true;
-    char *memory = baton__sparse_copied_room(sparse, self->buffer_count, bytes);
-    self->buffers =
-        baton__sparse_alloc(sparse, self->buffer_count, sizeof *self->buffers);
-    sparse->lasting = false;
+    char *memory = baton__sparse_keep_memory(
+        sparse, baton__sparse_copied_room(sparse, self->buffer_count, bytes));
+    self->buffers = baton__sparse_keep_memory(
+        sparse,
+        baton__sparse_alloc(sparse, self->buffer_count, sizeof *self->buffers));
     for (size_t i = 0; !sparse->out_of_memory && i < self->buffer_count; i++) {
         baton__sparse_buffer_t *buffer = &self->buffers[i];
         buffer->count = &buffer->none;
@@ -245,7 +245,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 
 /* In a recovery the callbacks of all ranks get the same epoch. So all ranks
    compute the same number of steps. */
-bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
+void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     sparse->base[dense] += epoch;
     sparse->steps = sparse->base[false] + sparse->base[true];
@@ -254,7 +254,6 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
     }
     sparse->input.part_count = 0;
     sparse->recovered = true;
-    return true;
 }
 
 /* ---- checks ------------------------------------------------------------ */

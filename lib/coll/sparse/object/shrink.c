@@ -97,7 +97,7 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
                                             uint64_t until)
 {
     baton_status_t status = BATON_OK;
-    switch (baton__sparse_object(sparse)->move) {
+    switch (sparse->stage) {
     case BATON__SPARSE_ENDS_STEP:
         status = sparse_shrink_end_step(sparse, until);
         if (status == BATON_OK) {
@@ -170,19 +170,18 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     if (survivors == sparse->group) {
         /* A rank that has failed to build its schedules can't build them again
            in the same group: peers count the schedules of a name, so they would
            not find the new ones. */
         return sparse->survivors == NULL
                    ? BATON_OK
-                   : baton__error_forward(object->wrong.status,
-                                          object->wrong.text);
+                   : baton__error_forward(sparse->wrong.status,
+                                          sparse->wrong.text);
     }
     if (sparse->survivors != survivors) {
         sparse->survivors = survivors;
-        object->move = BATON__SPARSE_ENDS_STEP;
+        sparse->stage = BATON__SPARSE_ENDS_STEP;
     }
     uint64_t until = baton__deadline(timeout_ms);
     for (;;) {
@@ -190,10 +189,10 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
         if (status != BATON_OK) {
             return status;
         }
-        if (object->move == BATON__SPARSE_REBUILDS) {
+        if (sparse->stage == BATON__SPARSE_REBUILDS) {
             break;
         }
-        object->move++;
+        sparse->stage++;
     }
     sparse->survivors = NULL;
     sparse->learned = (baton__learned_t){0};

@@ -45,8 +45,8 @@ sparse_backend_of(const baton_sparse_options_t *options)
    of that name were created before. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
-    baton_schedule_t **schedules[] = {&baton__sparse_object(sparse)->comparison,
-                                      &sparse->dense, &sparse->schedule,
+    baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
+                                      &sparse->schedule,
                                       &sparse->handover.schedule};
     baton_status_t status = BATON_OK;
     for (int i = 0; i < 4 && status == BATON_OK; i++) {
@@ -60,9 +60,9 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
    be destroyed yet; a later call continues there. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 {
-    baton_schedule_t **schedules[] = {
-        &sparse->schedule, &sparse->dense, &sparse->handover.schedule,
-        &baton__sparse_object(sparse)->comparison};
+    baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
+                                      &sparse->handover.schedule,
+                                      &sparse->comparison};
     baton_status_t status = BATON_OK;
     for (int i = 0; i < 4 && status == BATON_OK; i++) {
         status = baton_schedule_destroy(*schedules[i]);
@@ -77,7 +77,7 @@ baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
    take part in each commit. */
 static void sparse_build(baton_sparse_t *sparse)
 {
-    baton__wrong_t *wrong = &baton__sparse_object(sparse)->wrong;
+    baton__wrong_t *wrong = &sparse->wrong;
     if (wrong->status == BATON_OK) {
         baton__wrong_keep(wrong, sparse->backend->build(sparse));
     }
@@ -96,35 +96,33 @@ static void sparse_build(baton_sparse_t *sparse)
 
 static void free_sparse(baton_sparse_t *sparse)
 {
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     if (sparse->backend->free != NULL) {
         sparse->backend->free(sparse);
     }
     baton__sparse_free_memory(sparse, true);
-    baton__free(object->parts);
+    baton__free(sparse->parts);
     baton__free(sparse->name);
-    memset(object, 0, sizeof *object);
-    baton__free_later(object);
+    memset(sparse, 0, sizeof *sparse);
+    baton__free_later(sparse);
 }
 
 /* Checks the options, and fills in defaults and choices. */
-static void sparse_resolve(baton__sparse_object_t *object,
+static void sparse_resolve(baton_sparse_t *sparse,
                            const baton_sparse_options_t *options)
 {
-    baton_sparse_t *sparse = &object->sparse;
     const baton__sparse_place_t place = {
         .ranks = sparse->size,
         .hosts = baton_schedule_hosts(sparse->schedule),
         .processors = baton_schedule_processors(sparse->schedule),
         .measured = !baton__sparse_has_link(options)};
-    if (object->wrong.status == BATON_OK) {
+    if (sparse->wrong.status == BATON_OK) {
         baton__wrong_t wrong = baton__sparse_resolve(
             options, place.ranks, place.hosts, &sparse->asked);
-        baton__wrong_keep(&object->wrong,
+        baton__wrong_keep(&sparse->wrong,
                           baton__wrong_error(&wrong, "sparse", sparse->name));
         sparse->options = sparse->asked;
     }
-    if (object->wrong.status == BATON_OK) {
+    if (sparse->wrong.status == BATON_OK) {
         baton__sparse_take_choice(&sparse->options, &place);
         sparse->algorithm = algorithm_of(sparse->options.algorithm);
     }
@@ -156,12 +154,11 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                             out == NULL ? "out is NULL"
                                         : "group is NULL, or was destroyed");
     }
-    baton__sparse_object_t *object = baton__alloc(1, sizeof *object);
-    if (object == NULL) {
+    baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
+    if (sparse == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory for a sparse all-reduce");
     }
-    baton_sparse_t *sparse = &object->sparse;
     sparse->group = group;
     /* The host backend is used until the options are known. */
     sparse->backend = &baton__sparse_host;
@@ -169,7 +166,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->size = baton_group_size(group);
     sparse->handover.most_ranks = sparse->size;
     sparse->payload = baton_group_has_payload(group);
-    baton__wrong_keep(&object->wrong, baton__sparse_read(given, &options));
+    baton__wrong_keep(&sparse->wrong, baton__sparse_read(given, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
@@ -181,10 +178,10 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->asked = options;
     baton_status_t status = create_schedules(sparse);
     if (status == BATON_OK) {
-        sparse_resolve(object, &options);
+        sparse_resolve(sparse, &options);
         sparse_build(sparse);
-        baton__sparse_agree(object->comparison, &sparse->asked);
-        status = baton__sparse_compare(object->comparison, &object->wrong);
+        baton__sparse_agree(sparse->comparison, &sparse->asked);
+        status = baton__sparse_compare(sparse->comparison, &sparse->wrong);
     }
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
@@ -202,18 +199,17 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
     if (sparse->connected) {
         return BATON_OK;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     const bool goes_on = baton__sparse_goes_on(&sparse->options);
     baton_status_t status =
-        object->comparison != NULL
-            ? baton__sparse_compared(object->comparison, &object->wrong,
+        sparse->comparison != NULL
+            ? baton__sparse_compared(sparse->comparison, &sparse->wrong,
                                      goes_on, timeout_ms)
-            : baton__error_forward(object->wrong.status, object->wrong.text);
+            : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
     if (status == BATON_OK && goes_on) {
         status = baton__sparse_leave(sparse);
         if (status == BATON_OK) {
             status = sparse->backend->connect(sparse);
-            baton__wrong_keep(&object->wrong, status);
+            baton__wrong_keep(&sparse->wrong, status);
         }
     }
     sparse->connected = status == BATON_OK;
@@ -445,16 +441,16 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
 
 static void sparse_end_step(void *arg, uint64_t epoch, baton_status_t status)
 {
-    baton__sparse_object_t *object = arg;
+    baton_sparse_t *sparse = arg;
     /* `epoch` is not the step's number, since dense steps have their own
        schedule. */
-    object->on_end(object->on_end_arg, ++object->ended, status);
+    sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
 }
 
-static void set_on_end(baton__sparse_object_t *object, baton_end_fn fn)
+static void set_on_end(baton_sparse_t *sparse, baton_end_fn fn)
 {
-    baton_schedule_on_end(object->sparse.schedule, fn, object);
-    baton_schedule_on_end(object->sparse.dense, fn, object);
+    baton_schedule_on_end(sparse->schedule, fn, sparse);
+    baton_schedule_on_end(sparse->dense, fn, sparse);
 }
 
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
@@ -466,34 +462,32 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
     if (baton__sparse_goes_on(&sparse->options)) {
         return;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
-    set_on_end(object, NULL);
-    object->on_end = fn;
-    object->on_end_arg = arg;
-    object->ended = 0;
-    set_on_end(object, fn != NULL ? sparse_end_step : NULL);
+    set_on_end(sparse, NULL);
+    sparse->on_end = fn;
+    sparse->on_end_arg = arg;
+    sparse->ended = 0;
+    set_on_end(sparse, fn != NULL ? sparse_end_step : NULL);
 }
 
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group)
 {
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     baton__sparse_enter(sparse, baton_group_rank(group),
                         baton_group_size(group));
-    object->wrong = (baton__wrong_t){0};
+    sparse->wrong = (baton__wrong_t){0};
     sparse->group = group;
     sparse->latest = NULL;
     sparse->input.part_count = 0;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
-        baton__wrong_keep(&object->wrong, status);
+        baton__wrong_keep(&sparse->wrong, status);
         return status;
     }
     sparse_build(sparse);
-    set_on_end(object, object->on_end != NULL ? sparse_end_step : NULL);
-    return object->wrong.status == BATON_OK
+    set_on_end(sparse, sparse->on_end != NULL ? sparse_end_step : NULL);
+    return sparse->wrong.status == BATON_OK
                ? BATON_OK
-               : baton__error_forward(object->wrong.status, object->wrong.text);
+               : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
 }
 
 void *baton_sparse_accumulator(const baton_sparse_t *sparse)
