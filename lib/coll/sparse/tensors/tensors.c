@@ -190,7 +190,7 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     return options;
 }
 
-static baton_status_t make_units(baton_tensors_t *set)
+static baton_status_t prepare_units(baton_tensors_t *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         const baton__member_t *member = &set->members[i];
@@ -207,9 +207,7 @@ static baton_status_t make_units(baton_tensors_t *set)
         }
         unit->sparse->agree = baton__tensors_state;
         unit->sparse->agree_arg = set;
-        bool packs =
-            member->plan.form == BATON_TENSOR_PACKED || set->options.partial;
-        if (packs && set->payload) {
+        if (baton__tensors_packs(set, member) && set->payload) {
             unit->pack = baton__alloc(unit->count, set->element_bytes);
             unit->indices = baton__alloc(unit->sparse->results.capacity,
                                          sizeof *unit->indices);
@@ -257,7 +255,7 @@ baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
         set->options.on_loss == BATON_ON_LOSS_CONTINUE, timeout_ms);
     if (status == BATON_OK) {
         baton__tensors_decide(set);
-        status = make_units(set);
+        status = prepare_units(set);
     }
     set->agreed = status == BATON_OK;
     return status;
@@ -595,15 +593,14 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
     if (!unit->started && !(partial && unit->sparse->recovered)) {
         return not_started(set, tensor);
     }
-    baton_sparse_result_t result;
-    status = partial ? next_result(set, unit, member, timeout_ms)
-                     : baton_sparse_wait(unit->sparse, timeout_ms, &result);
+    status = partial
+                 ? next_result(set, unit, member, timeout_ms)
+                 : baton_sparse_wait(unit->sparse, timeout_ms, &unit->result);
     if (unit->sparse->phase != BATON__SPARSE_RUNNING) {
         tensors_reset(set, unit);
     }
     if (status == BATON_OK) {
-        *out =
-            tensors_part_of(set, unit, member, partial ? unit->result : result);
+        *out = tensors_part_of(set, unit, member, unit->result);
     }
     return status;
 }
