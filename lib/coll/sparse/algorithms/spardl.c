@@ -314,11 +314,6 @@ static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
     return sums;
 }
 
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Allocates the scratch memory, which selections from blocks, selections from
    sums, and exchanges use one after another. */
 static void spardl_allocate(spardl_t *spardl)
@@ -328,13 +323,14 @@ static void spardl_allocate(spardl_t *spardl)
     allocate_candidates(spardl, 0, &spardl->candidates);
     size_t sums = spardl->candidates.capacity;
     for (int i = 0; i < spardl->members; i++) {
-        sums = larger(sums, allocate_block(spardl, &spardl->blocks[i]));
+        sums = baton__larger(sums, allocate_block(spardl, &spardl->blocks[i]));
     }
     size_t block = baton__spardl_block(spardl, 0).count;
-    size_t scratch = larger(baton_select_scratch_bytes(block, largest),
-                            baton_entries_largest_scratch_bytes(sums, largest));
+    size_t scratch =
+        baton__larger(baton_select_scratch_bytes(block, largest),
+                      baton_entries_largest_scratch_bytes(sums, largest));
     spardl->scratch = baton__sparse_room(
-        sparse, 1, larger(scratch, baton__spardl_teams_scratch(spardl)));
+        sparse, 1, baton__larger(scratch, baton__spardl_teams_scratch(spardl)));
     spardl->indices =
         baton__sparse_room(sparse, largest, sizeof *spardl->indices);
     spardl->own.data = baton__sparse_room(sparse, largest, entry);

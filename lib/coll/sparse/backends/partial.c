@@ -84,8 +84,6 @@ static void end_epoch(sparse_partial_t *self)
     }
     baton__sparse_exchange(&sparse->work, &sparse->residual);
     sparse->learned = sparse->next;
-    sparse->counting.algorithm = sparse->options.algorithm;
-    sparse->counting.rounds = sparse->rounds;
     sparse->results.next->stats = sparse->counting;
     sparse->results.shown = sparse->results.next;
     baton__contribution_publish(&self->epochs.contribution, self->epochs.epoch,
@@ -111,12 +109,8 @@ static void show_result(sparse_partial_t *self, uint64_t step)
         return;
     }
     const baton__sparse_buffer_t *buffer = &sparse->results.buffers[c->pinned];
-    sparse->results.last = (baton_sparse_result_t){
-        .count = (size_t)*buffer->count,
-        .indices = buffer->indices,
-        .values = buffer->values,
-        .included = pinned.included,
-    };
+    sparse->results.last = baton__sparse_result_of(buffer);
+    sparse->results.last.included = pinned.included;
     sparse->stats = buffer->stats;
     if (sparse->input.velocity != NULL && step > sparse->options.warmup) {
         baton__sparse_mask(sparse, buffer->indices, (size_t)*buffer->count);

@@ -394,6 +394,11 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 /* Records that a step was started. */
 void baton__sparse_started(baton_sparse_t *sparse, bool dense);
 
+/* Returns the result in a buffer, as of a step that includes this rank's
+   gradient. */
+baton_sparse_result_t
+baton__sparse_result_of(const baton__sparse_buffer_t *buffer);
+
 /* Publishes the result, the statistics and the learned state. The caller swaps
    the vectors afterwards. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
@@ -403,6 +408,11 @@ static inline size_t baton__velocity_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.short_velocity ? sizeof(uint16_t)
                                           : sparse->element_bytes;
+}
+
+static inline size_t baton__larger(size_t left, size_t right)
+{
+    return left > right ? left : right;
 }
 
 /* Swaps two vectors. */
@@ -487,6 +497,11 @@ static inline bool baton__sparse_goes_on(const baton_sparse_options_t *o)
 static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
 {
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
+}
+
+static inline bool baton__is_density(double density)
+{
+    return density > 0 && density <= 1;
 }
 
 /* Returns k, the number of entries that a density selects from `count`

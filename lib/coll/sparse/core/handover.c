@@ -35,19 +35,14 @@ static size_t flag_bytes(const baton_sparse_t *sparse)
     return RANKS + (size_t)sparse->handover.most_ranks;
 }
 
-static size_t larger_of(size_t left, size_t right)
-{
-    return left > right ? left : right;
-}
-
 /* Returns the bytes of a piece: MOST_PIECE or, if that is shorter, the longest
    result; but at least those of the flags. */
 static size_t piece_bytes(const baton_sparse_t *sparse)
 {
     size_t result =
-        larger_of(baton__sparse_packed_bytes(sparse), sparse->vector_bytes);
-    return larger_of(result < MOST_PIECE ? result : MOST_PIECE,
-                     flag_bytes(sparse));
+        baton__larger(baton__sparse_packed_bytes(sparse), sparse->vector_bytes);
+    return baton__larger(result < MOST_PIECE ? result : MOST_PIECE,
+                         flag_bytes(sparse));
 }
 
 void baton__sparse_build_handover(baton_sparse_t *sparse)

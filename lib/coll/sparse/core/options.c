@@ -52,7 +52,7 @@ static bool check_size(const baton_sparse_options_t *o, baton__wrong_t *wrong)
                    (unsigned long)UINT32_MAX)) &&
            (o->k <= o->count ||
             REFUSE("k is %zu; allowed: 1 to count, %zu", o->k, o->count)) &&
-           (o->k > 0 || (o->density > 0 && o->density <= 1) ||
+           (o->k > 0 || baton__is_density(o->density) ||
             REFUSE("density is %g, and k is 0; allowed: above 0 and at most "
                    "1, or a k",
                    o->density)) &&
@@ -260,7 +260,7 @@ static void sparse_options_fill(baton_sparse_options_t *o)
         o->algorithm = BATON_SPARSE_SPARDL;
     }
     o->teams = o->teams == 0 ? 1 : o->teams;
-    if (o->k == 0 && o->density > 0 && o->density <= 1) {
+    if (o->k == 0 && baton__is_density(o->density)) {
         o->k = baton__entries_of(o->count, o->density);
     }
     if (o->partial && o->warmup > 0) {

@@ -143,6 +143,8 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
 static void settle(baton_sparse_t *sparse, size_t count)
 {
     *sparse->results.next->count = sparse->payload ? count : 0;
+    sparse->counting.algorithm = sparse->options.algorithm;
+    sparse->counting.rounds = sparse->rounds;
     sparse->counting.nnz = count;
     sparse->settling.done = true;
     if (sparse->payload && sparse->settling.settle != NULL &&
@@ -210,6 +212,17 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense)
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
+baton_sparse_result_t
+baton__sparse_result_of(const baton__sparse_buffer_t *buffer)
+{
+    return (baton_sparse_result_t){
+        .count = (size_t)*buffer->count,
+        .indices = buffer->indices,
+        .values = buffer->values,
+        .included = true,
+    };
+}
+
 /* Completes a step. `work` is the result of a dense step, which leaves nothing
    for the residual. After a recovery leaves `steps` and `learned` as they are,
    since ranks would differ in them otherwise: the recovery has counted the step
@@ -227,14 +240,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
         sparse->counting.nnz = results->last.count;
     } else {
         results->shown = results->next;
-        results->last = (baton_sparse_result_t){
-            .count = (size_t)*results->next->count,
-            .indices = results->next->indices,
-            .values = results->next->values,
-            .included = true,
-        };
-        sparse->counting.algorithm = sparse->options.algorithm;
-        sparse->counting.rounds = sparse->rounds;
+        results->last = baton__sparse_result_of(results->next);
     }
     sparse->stats = sparse->counting;
     if (!sparse->recovered) {

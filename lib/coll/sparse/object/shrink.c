@@ -151,10 +151,7 @@ static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
             "shrink \"%s\": survivors is NULL, or was destroyed", sparse->name);
     }
     if (!sparse->connected) {
-        return baton__error(BATON_ERR_STATE,
-                            "shrink \"%s\": it is not connected: call "
-                            "baton_sparse_connect first",
-                            sparse->name);
+        return baton__sparse_check_connected(sparse, "shrink");
     }
     const char *unsupported = sparse_shrink_refusal(sparse);
     return unsupported == NULL

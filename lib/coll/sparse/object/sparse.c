@@ -595,7 +595,7 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
     if (status != BATON_OK) {
         return status;
     }
-    if (!(density > 0 && density <= 1)) {
+    if (!baton__is_density(density)) {
         return baton__error(BATON_ERR_INVALID,
                             "sparse \"%s\": density is %g; allowed: above 0 "
                             "and at most 1",
