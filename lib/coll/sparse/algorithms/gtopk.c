@@ -53,7 +53,6 @@ struct gtopk {
        result. */
     baton__message_t up;
     baton__message_t result; /* the message from the parent, with the result */
-    int sends; /* number of children to which this rank sends the result */
 };
 
 /* ---- in a step --------------------------------------------------------- */
@@ -107,16 +106,8 @@ static baton_status_t merge(void *arg, baton_call_t *call)
 static baton_status_t gtopk_pack(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
-    size_t bytes = gtopk_bytes_of(gtopk, gtopk->sum_count);
-    char *to = baton__message_begin(&gtopk->up, call);
-    if (to != NULL && bytes > 0) {
-        memcpy(to, gtopk->sum, bytes);
-    }
-    gtopk->up.bytes = bytes;
-    if (gtopk->sparse->rank > 0) {
-        baton__message_count(gtopk->sparse, bytes);
-    }
-    return baton_call_set_length(call, gtopk->up.length, bytes);
+    return baton__message_put(&gtopk->up, call,
+                              (baton_entries_t){gtopk->sum, gtopk->sum_count});
 }
 
 /* Turns `work` into the new residual: keeps the values of `work` at the
@@ -145,9 +136,7 @@ static baton_status_t gtopk_finish(void *arg, baton_call_t *call)
     if (sparse->rank > 0) {
         baton__message_take(&gtopk->result, call);
         from = &gtopk->result;
-    }
-    for (int i = 0; i < gtopk->sends; i++) {
-        baton__message_count(sparse, from->bytes);
+        baton__message_count(sparse, from->sends, from->bytes);
     }
     size_t count = baton__message_entries(from);
     if (sparse->payload) {
@@ -182,12 +171,11 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
 
 /* Adds the sends of the result to the children. The child with the largest
    subtree comes first. The result is in the memory of the message `from`. */
-static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
-                      baton_node_t ready)
+static void add_sends(baton__message_t *from, baton_node_t ready)
 {
-    baton_sparse_t *sparse = gtopk->sparse;
-    gtopk->sends = baton__binomial_children(sparse->rank, sparse->size);
-    for (int t = gtopk->sends - 1; t >= 0; t--) {
+    const baton_sparse_t *sparse = from->sparse;
+    from->sends = baton__binomial_children(sparse->rank, sparse->size);
+    for (int t = from->sends - 1; t >= 0; t--) {
         baton_node_t send = baton_add_send(sparse->schedule,
                                            sparse->rank + (1 << t), from->view);
         baton_set_length(sparse->schedule, send, from->length);
@@ -206,14 +194,14 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
         baton__sparse_call_after(sparse, packed, gtopk_finish, gtopk);
     if (sparse->rank == 0) {
         baton__message_init(&gtopk->up, sparse, bytes);
-        add_sends(gtopk, &gtopk->up, packed);
+        add_sends(&gtopk->up, packed);
         return;
     }
     int parent = baton__binomial_parent(sparse->rank);
     baton__message_send(&gtopk->up, sparse, parent, bytes);
     baton_before(s, packed, gtopk->up.node);
     baton__message_recv(&gtopk->result, sparse, parent, bytes);
-    add_sends(gtopk, &gtopk->result, gtopk->result.node);
+    add_sends(&gtopk->result, gtopk->result.node);
     baton_before(s, gtopk->result.node, end);
 }
 

@@ -611,9 +611,11 @@ typedef struct baton__message {
     baton_length_t length;
     char *data;   /* set by begin and take; NULL in a cost-only simulation */
     size_t bytes; /* the message's length in this step */
+    int sends;    /* number of nodes that send the message */
 } baton__message_t;
 
-/* Initialises a message, without adding a node. */
+/* Initialises a message, without adding a node. The caller adds the nodes that
+   send it, and counts them in `sends`. */
 void baton__message_init(baton__message_t *message, baton_sparse_t *sparse,
                          size_t capacity);
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
@@ -661,9 +663,9 @@ void baton__entries_join(const baton_sparse_t *sparse, char *to,
                          const void *indices, const void *values,
                          size_t value_step, size_t count);
 
-/* Counts a sent message in the statistics. For nodes that send without a
-   baton__message_t. */
-void baton__message_count(baton_sparse_t *sparse, size_t bytes);
+/* Counts `sends` messages of `bytes` bytes each, which this rank sends, in the
+   statistics. baton__message_end does so for the message. */
+void baton__message_count(baton_sparse_t *sparse, int sends, size_t bytes);
 
 /* ---- Bruck all-gather -------------------------------------------------- */
 

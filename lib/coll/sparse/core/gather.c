@@ -74,7 +74,7 @@ static baton_status_t set_sent(baton__gather_t *gather, baton_call_t *call,
     }
     const gather_round_t *round = &gather->rounds[index];
     size_t bytes = gather->offsets[round->parts];
-    baton__message_count(gather->plan.sparse, bytes);
+    baton__message_count(gather->plan.sparse, 1, bytes);
     return baton_call_set_length(call, round->sent, bytes);
 }
 
