@@ -386,16 +386,16 @@ void baton__sparse_take_choice(baton_sparse_options_t *o,
     o->exchange = cost.exchange;
 }
 
-baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
-                                 baton_sparse_cost_t *out)
+baton_status_t baton_sparse_cost(const baton_sparse_options_t *passed,
+                                 int ranks, baton_sparse_cost_t *out)
 {
     baton_sparse_options_t options, resolved;
-    if (given == NULL || out == NULL) {
+    if (passed == NULL || out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            given == NULL ? "options" : "out");
+                            passed == NULL ? "options" : "out");
     }
     baton_status_t status =
-        baton__options_read(&options, sizeof options, given, "sparse options",
+        baton__options_read(&options, sizeof options, passed, "sparse options",
                             "BATON_SPARSE_OPTIONS");
     if (status != BATON_OK) {
         return status;

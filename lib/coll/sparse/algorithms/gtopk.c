@@ -46,7 +46,7 @@ struct gtopk {
     char *sum, *other;
     size_t sum_count;
     /* Memory for values of `work` at the result's indices; see gtopk_keep. */
-    char *kept;
+    char *saved;
     gtopk_merge_t merges[ROUNDS];
     int merge_count;
     /* The sum that this rank sends to its parent. At rank 0 this sum is the
@@ -117,7 +117,7 @@ static void gtopk_keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
     const baton_sparse_t *sparse = gtopk->sparse;
-    baton_entries_gather(sparse->dtype, gtopk->kept,
+    baton_entries_gather(sparse->dtype, gtopk->saved,
                          sparse->results.next->indices, count, sparse->work);
     for (int i = gtopk->merge_count - 1; i >= 0; i--) {
         baton_entries_put(sparse->dtype, gtopk->merges[i].dropped,
@@ -125,7 +125,7 @@ static void gtopk_keep(void *state, size_t count)
     }
     baton_entries_put(sparse->dtype, gtopk->own, gtopk->own_count,
                       sparse->work);
-    baton_entries_put(sparse->dtype, gtopk->kept, count, sparse->work);
+    baton_entries_put(sparse->dtype, gtopk->saved, count, sparse->work);
 }
 
 static baton_status_t gtopk_finish(void *arg, baton_call_t *call)
@@ -160,7 +160,7 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
         gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
         self->gtopk = gtopk;
         self->dropped =
-            baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes);
+            baton__sparse_alloc_data(sparse, 2 * entries, sparse->entry_bytes);
         baton__message_recv(&self->recv, sparse, sparse->rank + (1 << t),
                             gtopk_bytes_of(gtopk, entries));
         last = baton__sparse_call_after(sparse, last, merge, self);
@@ -211,13 +211,15 @@ static void gtopk_allocate(gtopk_t *gtopk)
     size_t k = sparse->options.max_k, entry = sparse->entry_bytes;
     size_t dense = baton_select_scratch_bytes(sparse->count, k);
     size_t list = baton_entries_scratch_bytes(2 * k, k);
-    gtopk->indices = baton__sparse_room(sparse, k, sizeof *gtopk->indices);
-    gtopk->scratch = baton__sparse_room(sparse, 1, dense > list ? dense : list);
-    gtopk->own = baton__sparse_room(sparse, k, entry);
-    gtopk->kept = baton__sparse_room(sparse, k, entry);
-    gtopk->sum = baton__sparse_room(sparse, 2 * k, entry);
-    gtopk->other = baton__sparse_room(sparse, 2 * k, entry);
-    baton__sparse_result_room(sparse, k);
+    gtopk->indices =
+        baton__sparse_alloc_data(sparse, k, sizeof *gtopk->indices);
+    gtopk->scratch =
+        baton__sparse_alloc_data(sparse, 1, dense > list ? dense : list);
+    gtopk->own = baton__sparse_alloc_data(sparse, k, entry);
+    gtopk->saved = baton__sparse_alloc_data(sparse, k, entry);
+    gtopk->sum = baton__sparse_alloc_data(sparse, 2 * k, entry);
+    gtopk->other = baton__sparse_alloc_data(sparse, 2 * k, entry);
+    baton__sparse_alloc_results(sparse, k);
 }
 
 void baton__gtopk_build(baton_sparse_t *sparse)
@@ -227,8 +229,8 @@ void baton__gtopk_build(baton_sparse_t *sparse)
         return;
     }
     gtopk->sparse = sparse;
-    sparse->settling.settle = gtopk_keep;
-    sparse->settling.algorithm = gtopk;
+    sparse->completion.make_residual = gtopk_keep;
+    sparse->completion.algorithm = gtopk;
     gtopk_allocate(gtopk);
     add_broadcast(gtopk, add_reduce(gtopk));
     sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);

@@ -28,7 +28,7 @@ typedef struct topkdsa {
 } topkdsa_t;
 
 /* Returns the most entries that the sum of an owner's region may have. */
-static size_t sum_room(const topkdsa_t *self, int owner)
+static size_t sum_capacity(const topkdsa_t *self, int owner)
 {
     const baton_sparse_t *sparse = self->sparse;
     size_t count = baton__regions_block(&self->regions, owner).count;
@@ -47,7 +47,7 @@ static baton_status_t topkdsa_select_own(void *arg, baton_call_t *call)
     sparse->counting.block_selections++;
     regions->count = baton__sparse_accumulate_topk(
         sparse, BATON_SIDE_BOTH, regions->indices, self->scratch, NULL);
-    sparse->settling.selected_count = regions->count;
+    sparse->completion.selected_count = regions->count;
     if (sparse->payload) {
         baton_entries_take(sparse->dtype, regions->own, regions->indices,
                            regions->count, sparse->work);
@@ -106,7 +106,7 @@ static size_t part_most(void *arg, int member)
     const baton_sparse_t *sparse = self->sparse;
     size_t dense = baton__regions_block(&self->regions, member).count *
                    sparse->element_bytes;
-    size_t entries = sum_room(self, member) * sparse->entry_bytes;
+    size_t entries = sum_capacity(self, member) * sparse->entry_bytes;
     return dense > entries ? dense : entries;
 }
 
@@ -202,10 +202,10 @@ static void topkdsa_allocate(topkdsa_t *self)
         self->regions.bounds[owner] = n / size * owner;
     }
     self->scratch =
-        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k));
-    self->sum = baton__sparse_room(sparse, sum_room(self, sparse->rank),
-                                   sparse->entry_bytes);
-    baton__sparse_result_room(sparse, all < n ? all : n);
+        baton__sparse_alloc_data(sparse, 1, baton_select_scratch_bytes(n, k));
+    self->sum = baton__sparse_alloc_data(
+        sparse, sum_capacity(self, sparse->rank), sparse->entry_bytes);
+    baton__sparse_alloc_results(sparse, all < n ? all : n);
 }
 
 void baton__topkdsa_build(baton_sparse_t *sparse)
@@ -219,7 +219,7 @@ void baton__topkdsa_build(baton_sparse_t *sparse)
     if (sparse->out_of_memory) {
         return;
     }
-    sparse->settling.selected = self->regions.indices;
+    sparse->completion.selected = self->regions.indices;
     baton_node_t select = baton__sparse_add_call(sparse, sparse->schedule,
                                                  topkdsa_select_own, self);
     baton_node_t sum =

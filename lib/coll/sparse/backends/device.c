@@ -308,7 +308,7 @@ static baton_status_t build_results(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
     size_t bytes = sparse->results.capacity * sparse->entry_bytes;
-    self->entries = baton__mirror_room(sparse, NULL, bytes);
+    self->entries = baton__mirror_alloc(sparse, NULL, bytes);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
                                         .begin = begin_result,
                                         .serve = copy_result,
@@ -453,8 +453,8 @@ static baton_status_t sparse_device_build(baton_sparse_t *sparse)
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
     baton__device_allocate(sparse);
-    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                             sparse->vector_bytes);
+    sparse->work = baton__sparse_alloc_device(sparse, BATON_MEMORY_HOST,
+                                              sparse->vector_bytes);
     self->staged = sparse->work;
     add_side(sparse, true, add_dense_nodes);
     if (sparse->algorithm != NULL) {
@@ -463,8 +463,8 @@ static baton_status_t sparse_device_build(baton_sparse_t *sparse)
     size_t most = sparse->results.capacity > sparse->options.max_k
                       ? sparse->results.capacity
                       : sparse->options.max_k;
-    self->device.kept = baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE,
-                                                  most * sparse->entry_bytes);
+    self->device.saved = baton__sparse_alloc_device(sparse, BATON_MEMORY_DEVICE,
+                                                    most * sparse->entry_bytes);
     baton_status_t status =
         baton_group_create_self(self->device.engine, &self->self);
     if (status == BATON_OK) {

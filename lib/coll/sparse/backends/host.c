@@ -25,7 +25,7 @@ struct baton__sparse_host {
     bool mended;
     /* In a recovery: a bit for each schedule whose callback has been called so
        far. */
-    uint8_t told;
+    uint8_t called;
 };
 
 typedef struct baton__sparse_host host_t;
@@ -37,7 +37,7 @@ typedef struct baton__sparse_host host_t;
 static char *host_vector(baton_sparse_t *sparse, size_t size)
 {
     return baton__sparse_keep_memory(
-        sparse, baton__sparse_room(sparse, sparse->count, size));
+        sparse, baton__sparse_alloc_data(sparse, sparse->count, size));
 }
 
 void baton__sparse_host_vectors(baton_sparse_t *sparse)
@@ -80,8 +80,7 @@ static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
     bool alone = input->gradient == NULL
                      ? input->residual != NULL
                      : input->residual == NULL && input->velocity == NULL &&
-                           sparse->options.clip == 0 &&
-                           input->given_factor == 1;
+                           sparse->options.clip == 0 && input->factor == 1;
     const char *source =
         input->gradient != NULL ? input->gradient : sparse->residual;
     if ((!alone || sparse->options.in_place) && !make_spare(sparse)) {
@@ -195,15 +194,15 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
    since a step that fails must leave the residual as it was. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
-    const baton__settling_t *settling = &sparse->settling;
+    const baton__completion_t *completion = &sparse->completion;
     if (!sparse->payload) {
         return;
     }
     if (dense) {
         memset(sparse->residual, 0, sparse->vector_bytes);
     } else {
-        settling->settle(settling->algorithm,
-                         (size_t)*sparse->results.next->count);
+        completion->make_residual(completion->algorithm,
+                                  (size_t)*sparse->results.next->count);
     }
 }
 
@@ -252,7 +251,7 @@ static char *dense_result(const baton_sparse_t *sparse, bool gets)
 static void sparse_host_take_result(baton_sparse_t *sparse)
 {
     if (!sparse->is_dense) {
-        baton__sparse_settle(sparse);
+        baton__sparse_make_residual(sparse);
     }
     sparse_host_complete(sparse, BATON_OK);
     sparse->phase = BATON__SPARSE_RESULT;
@@ -300,9 +299,9 @@ static bool sparse_host_survive(baton_sparse_t *sparse)
     if (!sparse_host_even_out(sparse, lacks, step)) {
         return false;
     }
-    sparse->steps = baton__sparse_is_had(sparse, step) ? step : step - 1;
+    sparse->steps = baton__sparse_any_completed(sparse, step) ? step : step - 1;
     self->lacks = self->mended = false;
-    self->told = 0;
+    self->called = 0;
     return true;
 }
 
@@ -316,20 +315,20 @@ static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
 {
     host_t *self = sparse->host;
     const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
-    if (!self->mended && (self->told & bit) == 0) {
-        self->told |= bit;
+    if (!self->mended && (self->called & bit) == 0) {
+        self->called |= bit;
         self->lacks = self->lacks ||
                       baton_schedule_epoch(dense ? sparse->dense
                                                  : sparse->schedule) < epoch;
         baton__sparse_recover(sparse, dense, epoch);
     }
     self->mended =
-        self->mended || (self->told == all && sparse_host_mend(sparse));
+        self->mended || (self->called == all && sparse_host_mend(sparse));
     if (!self->mended) {
         return false;
     }
-    self->told ^= bit;
-    self->mended = self->told != 0;
+    self->called ^= bit;
+    self->mended = self->called != 0;
     return true;
 }
 

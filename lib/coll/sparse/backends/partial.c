@@ -121,7 +121,7 @@ static void show_result(sparse_partial_t *self, uint64_t step)
 
 static void sparse_partial_take_result(baton_sparse_t *sparse)
 {
-    baton__sparse_settle(sparse);
+    baton__sparse_make_residual(sparse);
     end_epoch(of_epochs(sparse->epochs));
 }
 
@@ -132,9 +132,9 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
     baton__contribution_recover(&epochs->contribution, last, last + 1);
-    /* From now on waits return the results that were missed. */
+    /* From now on waits return the results that no wait has returned. */
     sparse->phase = BATON__SPARSE_NO_RESULT;
-    sparse->results.missed = last - epochs->seen;
+    sparse->results.unreturned = last - epochs->seen;
     epochs->begin.modes.base = last;
     epochs->arrived = last;
     atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
@@ -142,7 +142,7 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
 
 /* Continues after the last epoch that any rank has completed. Called while the
    application is in baton_group_recover. Later waits return the results that
-   the application has missed. Gradients that an epoch has taken are pending
+   the application has not got. Gradients that an epoch has taken are pending
    again, unless some rank has completed the epoch. */
 static bool sparse_partial_recover(void *arg, uint64_t epoch)
 {
@@ -448,23 +448,23 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
         see(self, step - 1);
         baton__partial_limit(epochs, &epochs->arrived, step);
         sparse->recovered = false;
-        sparse->results.missed = 0;
+        sparse->results.unreturned = 0;
         baton__sparse_started(sparse, false);
     }
     return status;
 }
 
 /* Makes the last step's result the current one (results.last) or, after a
-   recovery, the next of the results that the application has missed. */
+   recovery, the next of the results that no wait has returned. */
 static void sparse_partial_complete(baton_sparse_t *sparse,
                                     baton_status_t status)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     const uint64_t steps = baton__partial_steps(&self->epochs);
     if (status == BATON_OK) {
-        show_result(self, steps - sparse->results.missed);
+        show_result(self, steps - sparse->results.unreturned);
         sparse->steps = steps;
-        see(self, steps - sparse->results.missed);
+        see(self, steps - sparse->results.unreturned);
     }
 }
 

@@ -90,7 +90,7 @@ typedef struct baton__sparse_results {
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,
        the oldest first. */
-    uint64_t missed;
+    uint64_t unreturned;
 } baton__sparse_results_t;
 
 /* The operands of a step. The backends set them, and accumulate.c reads
@@ -113,8 +113,8 @@ typedef struct baton__sparse_input {
     size_t part_count;
     bool summed; /* `work` already includes the gradient, which came in parts */
     /* The caller's factor for the running step's gradient. */
-    double given_factor;
-    /* The factor that scales the gradient: given_factor times that of
+    double factor;
+    /* The factor that scales the gradient: factor times that of
        clipping. */
     double clip_factor;
     /* The threshold that the next selection tries first. */
@@ -122,38 +122,39 @@ typedef struct baton__sparse_input {
 } baton__sparse_input_t;
 
 /* How an algorithm ends its steps. The algorithm sets all fields but `done`. */
-typedef struct baton__settling {
+typedef struct baton__completion {
     /* Turns `work`, as this rank's selections have left it, into the new
        residual, for a result of `count` entries. It is also called for a result
        that another rank has handed over: by then this rank, too, has made its
        selections, since no rank has a result before all ranks have selected. */
-    void (*settle)(void *algorithm, size_t count);
+    void (*make_residual)(void *algorithm, size_t count);
     /* Called in a recovery or a shrink, after the step failed on some ranks.
        With R-SAG (spardl_teams.c) teams sum their selections, and drop entries;
        each rank should have kept a share of these. Adds to `work` the shares of
        the living ranks whose step failed before they made that sum. NULL: the
        algorithm has no such sums. */
-    void (*make_up)(void *algorithm, size_t count);
+    void (*add_missing_shares)(void *algorithm, size_t count);
     void *algorithm;
-    bool done; /* `settle` is done for the running step */
+    bool done; /* the running step has its result */
     /* With R-SAG: the number of sums of teams that this rank has made in the
        running step. */
-    uint8_t merged;
+    uint8_t team_sums;
     /* The indices at which momentum masking clears the velocity: those of this
        rank's selection. NULL: those of the result. */
     const uint32_t *selected;
     size_t selected_count;
-} baton__settling_t;
+} baton__completion_t;
 
 /* The hand-over of results in a recovery or a shrink; see handover.c. */
 typedef struct baton__handover {
     baton_schedule_t *schedule;
-    int most_ranks;   /* size of the group at creation */
-    uint8_t *flags;   /* which ranks have which results; see handover.c */
-    char *piece;      /* the piece that is being handed over */
-    uint64_t handed;  /* number of pieces started in this hand-over */
-    uint64_t lacked;  /* the last step whose result was handed to this rank */
-    uint64_t made_up; /* the last step for which make_up has run */
+    int most_ranks;  /* size of the group at creation */
+    uint8_t *flags;  /* which ranks have which results; see handover.c */
+    char *piece;     /* the piece that is being handed over */
+    uint64_t handed; /* number of pieces started in this hand-over */
+    uint64_t lacked; /* the last step whose result was handed to this rank */
+    /* The last step for which add_missing_shares was called. */
+    uint64_t shares_added_for;
 } baton__handover_t;
 
 /* Stages of baton_sparse_shrink. */
@@ -230,7 +231,7 @@ struct baton_sparse {
        input.part_count of them are set. */
     baton__range_t *parts;
     size_t part_capacity;
-    baton__settling_t settling;
+    baton__completion_t completion;
     baton__sparse_results_t results;
 
     baton__learned_t learned, next;
@@ -262,12 +263,12 @@ struct baton__sparse_backend {
        algorithm's. */
     baton_status_t (*build)(baton_sparse_t *sparse);
     /* Starts a step, or a flush. Calls baton__sparse_started on success. Only
-       the host backend scales the gradient by input.given_factor. */
+       the host backend scales the gradient by input.factor. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient);
     /* Called when a wait or test of the application has seen that a step has
-       ended with `status`, or takes a result that the application had
-       missed. */
+       ended with `status`, or takes a result of an earlier step that no wait
+       has returned yet. */
     void (*complete)(baton_sparse_t *sparse, baton_status_t status);
     /* Takes a part of the gradient of the next step, which is started without a
        gradient. NULL: not supported. */
@@ -346,15 +347,16 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_alloc does, but returns NULL in a cost-only
    simulation, whose vectors have no memory. */
-void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* Does what baton__sparse_room does, but the memory is pinned and not
+void *baton__sparse_alloc_data(baton_sparse_t *sparse, size_t count,
+                               size_t bytes);
+/* Does what baton__sparse_alloc_data does, but the memory is pinned and not
    zeroed if gradients are on a device. */
-void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
-                                size_t bytes);
+void *baton__sparse_alloc_pinned(baton_sparse_t *sparse, size_t count,
+                                 size_t bytes);
 /* Does what baton__sparse_alloc does, but with memory of baton_device_alloc,
    which is not zeroed. */
-void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
-                                size_t bytes);
+void *baton__sparse_alloc_device(baton_sparse_t *sparse, baton_memory_t kind,
+                                 size_t bytes);
 /* Keeps the memory that was allocated last, which is passed as `memory`, if
    schedules are rebuilt. Returns it. Does nothing if `memory` is NULL. */
 void *baton__sparse_keep_memory(const baton_sparse_t *sparse, void *memory);
@@ -364,7 +366,7 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates the buffers of sparse->results, each for results of up to
    `capacity` entries. */
-void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+void baton__sparse_alloc_results(baton_sparse_t *sparse, size_t capacity);
 /* Returns the bytes of `packed` in one buffer. */
 size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse);
 
@@ -374,7 +376,7 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
 /* Completes the result, which has `count` entries: removes entries of zero,
-   averages if options.average is set, and calls `settle`. */
+   averages if options.average is set, and calls `make_residual`. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
 /* Binds dense_buffer to `work`. */
@@ -439,15 +441,15 @@ void baton__sparse_build_handover(baton_sparse_t *sparse);
 bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
 /* Called after baton__sparse_even_out. Returns true if any rank has completed
    the step. */
-bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
+bool baton__sparse_any_completed(const baton_sparse_t *sparse, uint64_t step);
 /* Computes the new residual of a sparse step whose result was handed over,
    unless that is done. */
-void baton__sparse_settle(baton_sparse_t *sparse);
-/* Called by make_up. Returns true if `rank` has reported nothing, because it is
-   lost. */
+void baton__sparse_make_residual(baton_sparse_t *sparse);
+/* Called by add_missing_shares. Returns true if `rank` has reported nothing,
+   because it is lost. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
-/* Called by make_up. Returns true if `rank` has reported that it has not made
-   the sum of teams whose number, from 0, is `index`. */
+/* Called by add_missing_shares. Returns true if `rank` has reported that it has
+   not made the sum of teams whose number, from 0, is `index`. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
@@ -481,12 +483,12 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
 
 /* Reads the caller's options. On an error out->size is 0, and at most the name
    is set. */
-baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+baton_status_t baton__sparse_read(const baton_sparse_options_t *passed,
                                   baton_sparse_options_t *out);
 
 /* Checks the options and fills in defaults, for `size` ranks on `hosts` hosts.
    AUTO may remain, for baton__sparse_take_choice. */
-baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
+baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *passed,
                                      int size, int hosts,
                                      baton_sparse_options_t *out);
 
@@ -584,11 +586,11 @@ size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
 /* Accumulates all elements and writes the indices of those that reach the
-   threshold, up to `room` of them. Returns how many reach it. */
+   threshold, up to `capacity` of them. Returns how many reach it. */
 size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
-                                         uint32_t *indices, size_t room);
+                                         uint32_t *indices, size_t capacity);
 /* Returns a description of all elements of `work`, for functions that select
    from them. */
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,

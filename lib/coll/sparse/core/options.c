@@ -296,12 +296,12 @@ static void fill_link(baton_sparse_options_t *o, int hosts,
     }
 }
 
-baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
+baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *passed,
                                      int size, int hosts,
                                      baton_sparse_options_t *out)
 {
     baton__wrong_t wrong = {0};
-    *out = *given;
+    *out = *passed;
     if (out->dtype == BATON_DTYPE_NONE) {
         out->dtype = BATON_F32;
     }
@@ -319,28 +319,28 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* Returns true if `given` is large enough to contain a name. The size is 0 if
+/* Returns true if `passed` is large enough to contain a name. The size is 0 if
    the caller has set the struct to zeros instead of using its initializer. */
-static bool has_name(const baton_sparse_options_t *given)
+static bool has_name(const baton_sparse_options_t *passed)
 {
     const size_t least =
-        offsetof(baton_sparse_options_t, name) + sizeof given->name;
-    return given->size == 0 ||
-           (given->size >= least && given->size <= BATON__OPTIONS_MOST);
+        offsetof(baton_sparse_options_t, name) + sizeof passed->name;
+    return passed->size == 0 ||
+           (passed->size >= least && passed->size <= BATON__OPTIONS_MOST);
 }
 
-baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+baton_status_t baton__sparse_read(const baton_sparse_options_t *passed,
                                   baton_sparse_options_t *out)
 {
     *out = (baton_sparse_options_t){0};
-    if (given == NULL) {
+    if (passed == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "sparse all-reduce: options is NULL");
     }
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "sparse options", "BATON_SPARSE_OPTIONS");
+        out, sizeof *out, passed, "sparse options", "BATON_SPARSE_OPTIONS");
     if (status != BATON_OK) {
-        out->name = has_name(given) ? given->name : NULL;
+        out->name = has_name(passed) ? passed->name : NULL;
     }
     return status;
 }

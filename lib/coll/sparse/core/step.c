@@ -100,7 +100,7 @@ size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse)
    the application may still read the last result. Schedules of fewer ranks need
    no larger buffers: the capacity is at least the number of ranks, as each
    block has one entry or more. */
-void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
+void baton__sparse_alloc_results(baton_sparse_t *sparse, size_t capacity)
 {
     baton__sparse_results_t *self = &sparse->results;
     if (self->buffers != NULL && capacity <= self->capacity) {
@@ -114,7 +114,7 @@ void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
     self->capacity = (capacity + 3) / 4 * 4;
     size_t bytes = baton__sparse_packed_bytes(sparse);
     char *memory = baton__sparse_keep_memory(
-        sparse, baton__sparse_copied_room(sparse, self->buffer_count, bytes));
+        sparse, baton__sparse_alloc_pinned(sparse, self->buffer_count, bytes));
     self->buffers = baton__sparse_keep_memory(
         sparse,
         baton__sparse_alloc(sparse, self->buffer_count, sizeof *self->buffers));
@@ -140,23 +140,23 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                         to->values + at * sparse->element_bytes);
 }
 
-static void settle(baton_sparse_t *sparse, size_t count)
+static void complete_result(baton_sparse_t *sparse, size_t count)
 {
     *sparse->results.next->count = sparse->payload ? count : 0;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
     sparse->counting.nnz = count;
-    sparse->settling.done = true;
-    if (sparse->payload && sparse->settling.settle != NULL &&
+    sparse->completion.done = true;
+    if (sparse->payload && sparse->completion.make_residual != NULL &&
         !sparse->options.in_place) {
-        sparse->settling.settle(sparse->settling.algorithm, count);
+        sparse->completion.make_residual(sparse->completion.algorithm, count);
     }
 }
 
-void baton__sparse_settle(baton_sparse_t *sparse)
+void baton__sparse_make_residual(baton_sparse_t *sparse)
 {
-    if (!sparse->settling.done) {
-        settle(sparse, (size_t)*sparse->results.next->count);
+    if (!sparse->completion.done) {
+        complete_result(sparse, (size_t)*sparse->results.next->count);
     }
 }
 
@@ -168,7 +168,7 @@ static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
     const baton__sparse_buffer_t *buffer = sparse->results.next;
     baton_selection_t of = {
         .dtype = sparse->dtype, .values = buffer->values, .count = count};
-    size_t kept = 0;
+    size_t remaining = 0;
     if (!sparse->payload || baton_select_count(&of, 1) == count) {
         return count;
     }
@@ -176,11 +176,11 @@ static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
     for (size_t i = 0; i < count; i++) {
         of.values = buffer->values + i * size;
         if (baton_select_count(&of, 1) > 0) {
-            buffer->indices[kept] = buffer->indices[i];
-            memmove(buffer->values + kept++ * size, of.values, size);
+            buffer->indices[remaining] = buffer->indices[i];
+            memmove(buffer->values + remaining++ * size, of.values, size);
         }
     }
-    return kept;
+    return remaining;
 }
 
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
@@ -190,7 +190,7 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
         baton_elements_scale(sparse->dtype, sparse->results.next->values, count,
                              1.0 / sparse->size);
     }
-    settle(sparse, count);
+    complete_result(sparse, count);
 }
 
 /* ---- steps ------------------------------------------------------------- */

@@ -145,7 +145,7 @@ static void sparse_resolve(baton_sparse_t *sparse,
 /* If the options of a rank are wrong, the rank takes part in the comparison
    nevertheless, so that the comparison fails on all ranks. */
 baton_status_t baton_sparse_prepare(baton_group_t *group,
-                                    const baton_sparse_options_t *given,
+                                    const baton_sparse_options_t *passed,
                                     baton_sparse_t **out)
 {
     baton_sparse_options_t options;
@@ -166,7 +166,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->size = baton_group_size(group);
     sparse->handover.most_ranks = sparse->size;
     sparse->payload = baton_group_has_payload(group);
-    baton__wrong_keep(&sparse->wrong, baton__sparse_read(given, &options));
+    baton__wrong_keep(&sparse->wrong, baton__sparse_read(passed, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
@@ -281,7 +281,7 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     }
     status = baton__sparse_check_parts(sparse);
     if (status == BATON_OK) {
-        sparse->input.given_factor = factor;
+        sparse->input.factor = factor;
         status = sparse->backend->start(sparse, false, gradient);
         sparse->input.part_count =
             status == BATON_OK ? 0 : sparse->input.part_count;
@@ -311,7 +311,7 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
     baton_status_t status = check_full(sparse, "flush");
     if (status == BATON_OK) {
         sparse->input.part_count = 0;
-        sparse->input.given_factor = 1;
+        sparse->input.factor = 1;
         status = sparse->backend->start(sparse, true, NULL);
     }
     return status;
@@ -330,7 +330,8 @@ static baton_status_t sparse_await(const baton_sparse_t *sparse, int timeout_ms,
 }
 
 /* Sets the phase, and makes the backend complete the step. Called when the
-   running step has ended on this rank, or to take a result that was missed. */
+   running step has ended on this rank, or to take a result of an
+   earlier step that no wait has returned yet. */
 static void sparse_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     sparse->phase =
@@ -420,11 +421,11 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         if (status != BATON_OK) {
             return status;
         }
-    } else if (sparse->results.missed > 0) {
-        sparse->results.missed--;
+    } else if (sparse->results.unreturned > 0) {
+        sparse->results.unreturned--;
         sparse_complete(sparse, BATON_OK);
     } else if (sparse->options.partial && sparse->recovered) {
-        /* There are no more missed results. */
+        /* Waits have returned all results. */
         sparse->phase = BATON__SPARSE_NO_RESULT;
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {

@@ -79,8 +79,9 @@ static bool replace(const char *path, char *other, char *data, size_t bytes)
 
 /* Allocates memory for a state and one byte more. The additional byte shows
    whether a file is too long. */
-static baton_status_t make_room(const baton_sparse_t *sparse, const char *doing,
-                                const char *path, char **data_out)
+static baton_status_t state_file_alloc(const baton_sparse_t *sparse,
+                                       const char *doing, const char *path,
+                                       char **data_out)
 {
     baton_status_t status = baton__sparse_check_state(sparse, doing);
     if (status != BATON_OK) {
@@ -102,7 +103,7 @@ baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
 {
     char *data = NULL;
     char other[PATH_MAX + sizeof ".new"];
-    baton_status_t status = make_room(sparse, "save", path, &data);
+    baton_status_t status = state_file_alloc(sparse, "save", path, &data);
     size_t bytes = baton_sparse_state_size(sparse);
     if (status == BATON_OK) {
         status = baton_sparse_state_export(sparse, data, bytes);
@@ -127,7 +128,7 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
 {
     char *data = NULL;
     struct stat found;
-    baton_status_t status = make_room(sparse, "load", path, &data);
+    baton_status_t status = state_file_alloc(sparse, "load", path, &data);
     if (status != BATON_OK) {
         return status;
     }

@@ -33,12 +33,12 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
    baton_sparse_prepare would. */
 static bool tensors_options_check_training(baton_tensors_t *set)
 {
-    baton_sparse_options_t resolved, given = baton__tensors_common(set);
-    given.count = 1;
-    given.k = 1;
-    given.algorithm = BATON_SPARSE_SPARDL;
+    baton_sparse_options_t resolved, common = baton__tensors_common(set);
+    common.count = 1;
+    common.k = 1;
+    common.algorithm = BATON_SPARSE_SPARDL;
     set->wrong = baton__sparse_resolve(
-        &given, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
+        &common, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
     set->options.dtype = resolved.dtype;
     set->element_bytes = baton_dtype_size(resolved.dtype);
     set->link = resolved.link;

@@ -125,12 +125,12 @@ static baton_status_t tensors_init(baton_tensors_t *set,
 baton_status_t baton_tensors_prepare(baton_group_t *group,
                                      const baton_tensor_t *tensors,
                                      size_t count,
-                                     const baton_tensors_options_t *given,
+                                     const baton_tensors_options_t *passed,
                                      baton_tensors_t **out)
 {
     baton_tensors_options_t options;
     baton_status_t status =
-        baton__options_read(&options, sizeof options, given, "tensors options",
+        baton__options_read(&options, sizeof options, passed, "tensors options",
                             "BATON_TENSORS_OPTIONS");
     if (status == BATON_OK) {
         status = check_arguments(group, tensors, count, &options, out);
