@@ -102,7 +102,8 @@ bool baton__is_selectable(baton_dtype_t dtype, const char *function)
     return right;
 }
 
-bool baton__selection_given(const baton_selection_t *from, const char *function)
+bool baton__selection_is_valid(const baton_selection_t *from,
+                               const char *function)
 {
     return baton__is_given(from, true, function, "from") &&
            baton__is_selectable(from->dtype, function) &&
@@ -110,11 +111,11 @@ bool baton__selection_given(const baton_selection_t *from, const char *function)
                            "from->values");
 }
 
-bool baton__topk_given(const baton_selection_t *from, size_t k,
-                       const uint32_t *indices, const void *scratch,
-                       const char *function)
+bool baton__topk_is_valid(const baton_selection_t *from, size_t k,
+                          const uint32_t *indices, const void *scratch,
+                          const char *function)
 {
-    if (!baton__selection_given(from, function)) {
+    if (!baton__selection_is_valid(from, function)) {
         return false;
     }
     bool selects = k > 0 && from->count > 0;

@@ -649,7 +649,7 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out)
 {
-    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(from, k, indices, scratch, __func__)) {
         return 0;
     }
     if (k > 0 && from->count > 0) {
@@ -664,8 +664,8 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
 
 /* ---- selection from vectors that are computed on the way ---------------- */
 
-static bool accumulation_given(const baton_accumulation_t *of,
-                               const char *function)
+static bool accumulation_is_valid(const baton_accumulation_t *of,
+                                  const char *function)
 {
     return baton__is_given(of, true, function, "of") &&
            baton__is_selectable(of->dtype, function) &&
@@ -698,12 +698,12 @@ size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
                              baton_magnitude_t *threshold_out)
 {
-    if (!accumulation_given(of, __func__)) {
+    if (!accumulation_is_valid(of, __func__)) {
         return 0;
     }
     baton_accumulation_t all = completed(of);
     const baton_selection_t from = select_of(of);
-    if (!baton__topk_given(&from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(&from, k, indices, scratch, __func__)) {
         return 0;
     }
     bool cached =
@@ -722,7 +722,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_is_valid(of, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
@@ -740,7 +740,7 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch)
 {
-    if (!accumulation_given(of, __func__) ||
+    if (!accumulation_is_valid(of, __func__) ||
         !baton__is_given(candidates, true, __func__, "candidates") ||
         !baton__is_given(candidates->entries, candidates->capacity > 0,
                          __func__, "candidates->entries") ||
@@ -857,7 +857,7 @@ size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity)
 {
-    if (!baton__selection_given(from, __func__) ||
+    if (!baton__selection_is_valid(from, __func__) ||
         !baton__is_given(indices, capacity > 0, __func__, "indices")) {
         return 0;
     }
@@ -870,7 +870,7 @@ size_t baton_select_at_least(const baton_selection_t *from,
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold)
 {
-    if (!baton__selection_given(from, __func__)) {
+    if (!baton__selection_is_valid(from, __func__)) {
         return 0;
     }
     baton__filter_t filter = baton__filter_of(from->dtype, from->side);

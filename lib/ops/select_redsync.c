@@ -53,7 +53,7 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch)
 {
     spread_t spread;
-    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(from, k, indices, scratch, __func__)) {
         return 0;
     }
     k = k < from->count ? k : from->count;
@@ -85,7 +85,7 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch)
 {
     spread_t spread;
-    if (!baton__topk_given(from, k, indices, scratch, __func__)) {
+    if (!baton__topk_is_valid(from, k, indices, scratch, __func__)) {
         return 0;
     }
     if (!spread_of(from, &spread) ||
