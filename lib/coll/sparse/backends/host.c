@@ -129,10 +129,9 @@ static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
     baton__sparse_input_t *input = &sparse->input;
     bool dense = baton__sparse_is_dense(sparse, false, sparse->steps);
     if (sparse->host->open != 0) {
-        return baton__error(BATON_ERR_FAILED,
-                            "contribute to \"%s\": the last step has failed: "
-                            "recover the group first",
-                            sparse->name);
+        return baton__sparse_error(
+            sparse, BATON_ERR_FAILED, "contribute to",
+            "the last step has failed: recover the group first");
     }
     if (!sparse->payload) {
         return BATON_OK;

@@ -197,11 +197,9 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     const baton_sparse_options_t *o = &sparse->options;
     if (baton__sparse_goes_on(&sparse->options) &&
         baton_group_is_simulated(sparse->group)) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "sparse \"%s\": on_loss is "
-                            "BATON_ON_LOSS_CONTINUE, which is not supported "
-                            "with a simulated group",
-                            sparse->name);
+        return baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, "sparse",
+                                   "on_loss is BATON_ON_LOSS_CONTINUE, which "
+                                   "is not supported with a simulated group");
     }
     sparse_partial_t *self = baton__sparse_keep_memory(
         sparse, baton__sparse_alloc(sparse, 1, sizeof *self));
@@ -486,9 +484,8 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
         return BATON_OK;
     }
     (void)pthread_mutex_unlock(lock_of(self));
-    return baton__error(
-        BATON_ERR_BUSY, "%s \"%s\": an epoch that a peer has begun %s", doing,
-        sparse->name,
+    return baton__sparse_error(
+        sparse, BATON_ERR_BUSY, doing, "an epoch that a peer has begun %s",
         working ? "is running, or has failed"
                 : "has ended, and its step was not started here: do it on all "
                   "ranks after the same step, and before any starts the next");

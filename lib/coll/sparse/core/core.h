@@ -162,7 +162,8 @@ typedef enum baton__sparse_stage {
     BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
     BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
     BATON__SPARSE_CONFIRMS,   /* waits until all survivors have the result */
-    BATON__SPARSE_REBUILDS
+    BATON__SPARSE_REBUILDS,
+    BATON__SPARSE_MOVED
 } baton__sparse_stage_t;
 
 /* The elements from `first` up to, but not including, `end`. */
@@ -457,6 +458,13 @@ bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
    new schedules are built, in which this rank is `rank` of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 /* ---- checks ------------------------------------------------------------ */
+
+/* Sets an error (baton__error) whose message begins with `doing`, the caller's
+   activity, and the name. Returns `status`. Does nothing if that is
+   BATON_OK. */
+baton_status_t baton__sparse_error(const baton_sparse_t *sparse,
+                                   baton_status_t status, const char *doing,
+                                   const char *format, ...) BATON_PRINTF(4, 5);
 
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 

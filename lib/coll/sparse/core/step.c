@@ -8,6 +8,8 @@
 #include <baton/coll.h>
 #include <baton/partial.h>
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- call nodes -------------------------------------------------------- */
@@ -264,13 +266,27 @@ void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 
 /* ---- checks ------------------------------------------------------------ */
 
+baton_status_t baton__sparse_error(const baton_sparse_t *sparse,
+                                   baton_status_t status, const char *doing,
+                                   const char *format, ...)
+{
+    char text[BATON__MESSAGE_BYTES];
+    va_list args;
+    if (status == BATON_OK) {
+        return status;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return baton__error(status, "%s \"%s\": %s", doing, sparse->name, text);
+}
+
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse)
 {
-    return baton__error(BATON_ERR_NO_MEMORY,
-                        "sparse \"%s\": no memory for %zu elements of %zu "
-                        "bytes and %zu entries",
-                        sparse->name, sparse->count, sparse->element_bytes,
-                        sparse->options.max_k);
+    return baton__sparse_error(
+        sparse, BATON_ERR_NO_MEMORY, "sparse",
+        "no memory for %zu elements of %zu bytes and %zu entries",
+        sparse->count, sparse->element_bytes, sparse->options.max_k);
 }
 
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing)
@@ -288,11 +304,10 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
     }
     return sparse->connected && sparse->survivors == NULL
                ? BATON_OK
-               : baton__error(BATON_ERR_STATE,
-                              "%s \"%s\": it is not connected: call "
-                              "baton_sparse_%s first",
-                              doing, sparse->name,
-                              sparse->connected ? "shrink" : "connect");
+               : baton__sparse_error(
+                     sparse, BATON_ERR_STATE, doing,
+                     "it is not connected: call baton_sparse_%s first",
+                     sparse->connected ? "shrink" : "connect");
 }
 
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
@@ -301,9 +316,8 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
     baton_status_t status = baton__sparse_check_connected(sparse, doing);
     return status != BATON_OK || sparse->phase != BATON__SPARSE_RUNNING
                ? status
-               : baton__error(BATON_ERR_BUSY,
-                              "%s \"%s\": a step is running: wait for it",
-                              doing, sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_BUSY, doing,
+                                     "a step is running: wait for it");
 }
 
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
@@ -313,8 +327,8 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
     const size_t all = sparse->count;
     return first <= all && count <= all - first
                ? BATON_OK
-               : baton__error(BATON_ERR_INVALID,
-                              "%s \"%s\": first is %zu and count %zu; allowed: "
-                              "up to element %zu",
-                              doing, sparse->name, first, count, all);
+               : baton__sparse_error(
+                     sparse, BATON_ERR_INVALID, doing,
+                     "first is %zu and count %zu; allowed: up to element %zu",
+                     first, count, all);
 }

@@ -32,18 +32,18 @@ static baton_status_t contribute_check(const baton_sparse_t *sparse,
     bool none = part == NULL && sparse->payload && count > 0;
     if (none || sparse->options.in_place ||
         sparse->backend->contribute == NULL) {
-        return baton__error(none ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED,
-                            "contribute to \"%s\": %s", sparse->name,
-                            none ? "part is NULL"
-                                 : "gradients are in place, or on a device");
+        return baton__sparse_error(
+            sparse, none ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED,
+            "contribute to", "%s",
+            none ? "part is NULL" : "gradients are in place, or on a device");
     }
     for (size_t i = 0; count > 0 && i < sparse->input.part_count; i++) {
         if (first < all[i].end && all[i].first < first + count) {
-            return baton__error(BATON_ERR_INVALID,
-                                "contribute to \"%s\": elements %zu to %zu "
-                                "overlap %zu to %zu, which were contributed",
-                                sparse->name, first, first + count - 1,
-                                all[i].first, all[i].end - 1);
+            return baton__sparse_error(
+                sparse, BATON_ERR_INVALID, "contribute to",
+                "elements %zu to %zu overlap %zu to %zu, which were "
+                "contributed",
+                first, first + count - 1, all[i].first, all[i].end - 1);
         }
     }
     return BATON_OK;
@@ -94,8 +94,7 @@ baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
     }
     return sparse->input.part_count == 0 || end == sparse->count
                ? BATON_OK
-               : baton__error(BATON_ERR_STATE,
-                              "start \"%s\": the part with element %zu was not "
-                              "contributed",
-                              sparse->name, end);
+               : baton__sparse_error(
+                     sparse, BATON_ERR_STATE, "start",
+                     "the part with element %zu was not contributed", end);
 }

@@ -122,6 +122,8 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
             status = baton__sparse_rebuild(sparse, sparse->survivors);
         }
         break;
+    case BATON__SPARSE_MOVED:
+        break;
     }
     return status;
 }
@@ -146,9 +148,8 @@ static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
         return baton__error_status();
     }
     if (baton_group_size(survivors) < 0) {
-        return baton__error(
-            BATON_ERR_INVALID,
-            "shrink \"%s\": survivors is NULL, or was destroyed", sparse->name);
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, "shrink",
+                                   "survivors is NULL, or was destroyed");
     }
     if (!sparse->connected) {
         return baton__sparse_check_connected(sparse, "shrink");
@@ -156,8 +157,8 @@ static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
     const char *unsupported = sparse_shrink_refusal(sparse);
     return unsupported == NULL
                ? BATON_OK
-               : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",
-                              sparse->name, unsupported);
+               : baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, "shrink",
+                                     "%s", unsupported);
 }
 
 baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
@@ -181,13 +182,10 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
         sparse->stage = BATON__SPARSE_ENDS_STEP;
     }
     uint64_t until = baton__deadline(timeout_ms);
-    for (;;) {
+    while (sparse->stage != BATON__SPARSE_MOVED) {
         status = sparse_shrink_advance(sparse, until);
         if (status != BATON_OK) {
             return status;
-        }
-        if (sparse->stage == BATON__SPARSE_REBUILDS) {
-            break;
         }
         sparse->stage++;
     }

@@ -223,10 +223,9 @@ baton_status_t baton_sparse_create(baton_group_t *group,
     baton_sparse_t *sparse = NULL;
     baton_status_t status =
         baton_sparse_prepare(group, options, out != NULL ? &sparse : NULL);
-    if (status != BATON_OK || sparse == NULL) {
-        return status;
+    if (status == BATON_OK) {
+        status = baton_sparse_connect(sparse, timeout_ms);
     }
-    status = baton_sparse_connect(sparse, timeout_ms);
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
         return status;
@@ -267,17 +266,16 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     }
     bool null = sparse->options.in_place || sparse->input.part_count > 0;
     if (sparse->payload && !null && gradient == NULL) {
-        return baton__error(BATON_ERR_INVALID, "start \"%s\": gradient is NULL",
-                            sparse->name);
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, "start",
+                                   "gradient is NULL");
     }
     if (sparse->payload && null && gradient != NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "start \"%s\": gradient must be NULL: %s",
-                            sparse->name,
-                            sparse->options.in_place
-                                ? "with in_place it is added to the vector of "
-                                  "baton_sparse_accumulator"
-                                : "parts of it were contributed");
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "start", "gradient must be NULL: %s",
+            sparse->options.in_place
+                ? "with in_place it is added to the vector of "
+                  "baton_sparse_accumulator"
+                : "parts of it were contributed");
     }
     status = baton__sparse_check_parts(sparse);
     if (status == BATON_OK) {
@@ -301,9 +299,8 @@ static baton_status_t check_full(const baton_sparse_t *sparse,
 {
     return sparse == NULL || !sparse->options.partial
                ? baton__sparse_check_idle(sparse, doing)
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\": it was created with options.partial",
-                              doing, sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, doing,
+                                     "it was created with options.partial");
 }
 
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
@@ -399,10 +396,9 @@ static baton_status_t no_result(const baton_sparse_t *sparse)
         none || sparse->recovered ? BATON_OK : sparse_await(sparse, 0, &done);
     return status != BATON_OK
                ? status
-               : baton__error(BATON_ERR_STATE,
-                              "wait for \"%s\": no step that was started has "
-                              "completed: call baton_sparse_start first",
-                              sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_STATE, "wait for",
+                                     "no step that was started has completed: "
+                                     "call baton_sparse_start first");
 }
 
 baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
@@ -497,10 +493,8 @@ void *baton_sparse_accumulator(const baton_sparse_t *sparse)
         return NULL;
     }
     if (!sparse->options.in_place) {
-        (void)baton__error(BATON_ERR_STATE,
-                           "accumulator of \"%s\": create it with "
-                           "options.in_place",
-                           sparse->name);
+        (void)baton__sparse_error(sparse, BATON_ERR_STATE, "accumulator of",
+                                  "create it with options.in_place");
         return NULL;
     }
     return sparse->residual;
@@ -527,9 +521,8 @@ static void write_dense(const baton_sparse_t *sparse, size_t first,
 
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
 {
-    return baton__sparse_is_alive(sparse, "result of")
-               ? baton_sparse_dense_range(sparse, 0, sparse->count, vector)
-               : baton__error_status();
+    const size_t count = sparse != NULL ? sparse->count : 0;
+    return baton_sparse_dense_range(sparse, 0, count, vector);
 }
 
 baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
@@ -544,10 +537,11 @@ baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
     }
     bool any = sparse->phase == BATON__SPARSE_RESULT;
     if (!any || (elements == NULL && sparse->payload && count > 0)) {
-        return baton__error(any ? BATON_ERR_INVALID : BATON_ERR_STATE,
-                            "result of \"%s\": %s", sparse->name,
-                            any ? "vector is NULL"
-                                : "there is none yet: wait for a step first");
+        return baton__sparse_error(
+            sparse, any ? BATON_ERR_INVALID : BATON_ERR_STATE, "result of",
+            "%s",
+            any ? "vector is NULL"
+                : "there is none yet: wait for a step first");
     }
     if (sparse->payload && count > 0) {
         write_dense(sparse, first, count, elements);
@@ -582,9 +576,9 @@ baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
         return status;
     }
     if (k == 0 || k > sparse->options.max_k) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse \"%s\": k is %zu; allowed: 1 to max_k, %zu",
-                            sparse->name, k, sparse->options.max_k);
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, "sparse",
+                                   "k is %zu; allowed: 1 to max_k, %zu", k,
+                                   sparse->options.max_k);
     }
     sparse->k = k;
     return BATON_OK;
@@ -597,10 +591,9 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
         return status;
     }
     if (!baton__is_density(density)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse \"%s\": density is %g; allowed: above 0 "
-                            "and at most 1",
-                            sparse->name, density);
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "sparse",
+            "density is %g; allowed: above 0 and at most 1", density);
     }
     return baton_sparse_set_k(sparse,
                               baton__entries_of(sparse->count, density));
@@ -614,12 +607,11 @@ static baton_status_t sparse_read_vector(baton_sparse_t *sparse, bool velocity,
         return status;
     }
     if (vector == NULL && sparse->payload) {
-        status = baton__error(BATON_ERR_INVALID, "%s \"%s\": vector is NULL",
-                              doing, sparse->name);
+        status = baton__sparse_error(sparse, BATON_ERR_INVALID, doing,
+                                     "vector is NULL");
     } else if (velocity && sparse->options.momentum == 0) {
-        status = baton__error(BATON_ERR_STATE,
-                              "%s \"%s\": there is none: momentum is 0", doing,
-                              sparse->name);
+        status = baton__sparse_error(sparse, BATON_ERR_STATE, doing,
+                                     "there is none: momentum is 0");
     } else if (sparse->payload) {
         status = sparse->backend->read(sparse, velocity, vector);
     }
@@ -653,9 +645,9 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
         const char *why = has_velocity ? "velocity is NULL"
                                        : "velocity is set, must be NULL: "
                                          "momentum is 0";
-        status = baton__error(BATON_ERR_INVALID,
-                              "set the residual of \"%s\": %s", sparse->name,
-                              residual == NULL ? "residual is NULL" : why);
+        status = baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "set the residual of", "%s",
+            residual == NULL ? "residual is NULL" : why);
     } else if (sparse->payload) {
         status = sparse->backend->write(sparse, residual, velocity);
     }
