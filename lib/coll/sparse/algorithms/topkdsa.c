@@ -121,13 +121,10 @@ static void write_part(const topkdsa_t *self, char *to)
         return;
     }
     size_t size = sparse->element_bytes;
+    /* The vector of which `to` is this rank's region. */
+    char *vector = (char *)((uintptr_t)to - region.first * size);
     memset(to, 0, region.count * size);
-    for (size_t i = 0; i < self->sum_count; i++) {
-        const char *entry = self->sum + i * sparse->entry_bytes;
-        size_t index = baton_entry_index(sparse->dtype, self->sum, i);
-        memcpy(to + (index - region.first) * size, entry + sizeof(uint32_t),
-               size);
-    }
+    baton_entries_put(sparse->dtype, self->sum, self->sum_count, vector);
 }
 
 static baton_status_t begin_sums(void *arg, baton_call_t *call)

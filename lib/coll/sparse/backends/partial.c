@@ -35,7 +35,6 @@ typedef struct sparse_partial {
        steps and epochs continue after a recovery or a shrink. */
     baton_partial_t epochs;
     baton_sparse_t *sparse;
-    bool absent; /* the running epoch takes no gradient of this rank */
     char *parts; /* memory for a gradient in parts; NULL until the first part */
     /* Part of the state that baton_sparse_state_export writes: the first and
        the last step whose gradients are pending. */
@@ -66,11 +65,10 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
     sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     const baton__contribution_t *c = &self->epochs.contribution;
-    self->absent = !self->epochs.active;
     sparse->k = self->epochs.epoch > sparse->options.warmup ? sparse->options.k
                                                             : sparse->count;
     sparse->input.gradient = c->source;
-    sparse->input.residual = self->absent ? NULL : sparse->residual;
+    sparse->input.residual = self->epochs.active ? sparse->residual : NULL;
     sparse->results.next = &sparse->results.buffers[c->result];
     return BATON_OK;
 }
@@ -79,7 +77,7 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
 static void end_epoch(sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    if (self->absent && sparse->payload) {
+    if (!self->epochs.active && sparse->payload) {
         add_to(sparse, sparse->work, sparse->residual, sparse->work);
     }
     baton__sparse_exchange(&sparse->work, &sparse->residual);

@@ -147,19 +147,19 @@ static bool handover_report(baton_sparse_t *sparse, bool lacks, uint64_t step)
 static bool handover_pass_result(baton_sparse_t *sparse, bool gets)
 {
     const baton__sparse_results_t *results = &sparse->results;
-    char *dense = sparse->backend->dense_result != NULL
-                      ? sparse->backend->dense_result(sparse, gets)
-                      : NULL;
+    char *data = NULL;
+    size_t bytes = sparse->vector_bytes;
     if (!any_lacks(sparse)) {
         return true;
     }
-    if (dense != NULL) {
-        return handover_pass_on(sparse, 1, dense, sparse->vector_bytes, !gets,
-                                gets);
+    if (sparse->backend->dense_result != NULL) {
+        data = sparse->backend->dense_result(sparse, gets);
     }
-    char *packed = gets ? results->next->packed : results->shown->packed;
-    return handover_pass_on(sparse, 1, packed,
-                            baton__sparse_packed_bytes(sparse), !gets, gets);
+    if (data == NULL) {
+        data = gets ? results->next->packed : results->shown->packed;
+        bytes = baton__sparse_packed_bytes(sparse);
+    }
+    return handover_pass_on(sparse, 1, data, bytes, !gets, gets);
 }
 
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
