@@ -22,7 +22,7 @@ struct baton__sparse_host {
     bool lacks;
     /* In a recovery: true when each step is complete either on all ranks or on
        none. */
-    bool mended;
+    bool everywhere;
     /* In a recovery: a bit for each schedule whose callback has been called so
        far. */
     uint8_t called;
@@ -256,11 +256,11 @@ static void sparse_host_take_result(baton_sparse_t *sparse)
     sparse->phase = BATON__SPARSE_RESULT;
 }
 
-static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
-                                 uint64_t step)
+static bool sparse_host_complete_everywhere(baton_sparse_t *sparse, bool lacks,
+                                            uint64_t step)
 {
     host_t *self = sparse->host;
-    if (!baton__sparse_even_out(sparse, lacks, step)) {
+    if (!baton__sparse_complete_everywhere(sparse, lacks, step)) {
         return false;
     }
     if (self->open != 0) {
@@ -272,7 +272,7 @@ static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
 
 /* Completes the last step on all ranks, or on none. Returns false while that
    takes; then the function must be called again. */
-static bool sparse_host_mend(baton_sparse_t *sparse)
+static bool sparse_host_complete_last(baton_sparse_t *sparse)
 {
     host_t *self = sparse->host;
     bool stands = self->open != 0 && self->open <= sparse->steps;
@@ -280,7 +280,7 @@ static bool sparse_host_mend(baton_sparse_t *sparse)
         sparse_host_complete(sparse, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
-    if (!sparse_host_even_out(sparse, self->lacks, sparse->steps)) {
+    if (!sparse_host_complete_everywhere(sparse, self->lacks, sparse->steps)) {
         return false;
     }
     self->lacks = false;
@@ -295,11 +295,11 @@ static bool sparse_host_survive(baton_sparse_t *sparse)
     host_t *self = sparse->host;
     bool lacks = self->open != 0;
     uint64_t step = lacks ? self->open : sparse->steps;
-    if (!sparse_host_even_out(sparse, lacks, step)) {
+    if (!sparse_host_complete_everywhere(sparse, lacks, step)) {
         return false;
     }
     sparse->steps = baton__sparse_any_completed(sparse, step) ? step : step - 1;
-    self->lacks = self->mended = false;
+    self->lacks = self->everywhere = false;
     self->called = 0;
     return true;
 }
@@ -314,20 +314,20 @@ static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
 {
     host_t *self = sparse->host;
     const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
-    if (!self->mended && (self->called & bit) == 0) {
+    if (!self->everywhere && (self->called & bit) == 0) {
         self->called |= bit;
         self->lacks = self->lacks ||
                       baton_schedule_epoch(dense ? sparse->dense
                                                  : sparse->schedule) < epoch;
         baton__sparse_recover(sparse, dense, epoch);
     }
-    self->mended =
-        self->mended || (self->called == all && sparse_host_mend(sparse));
-    if (!self->mended) {
+    self->everywhere = self->everywhere || (self->called == all &&
+                                            sparse_host_complete_last(sparse));
+    if (!self->everywhere) {
         return false;
     }
     self->called ^= bit;
-    self->mended = self->called != 0;
+    self->everywhere = self->called != 0;
     return true;
 }
 

@@ -153,7 +153,7 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
        taken gradients for a later epoch, all ranks have completed epoch
        `last`.) */
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    if (epoch > 0 && !baton__sparse_even_out(sparse, lacks, last)) {
+    if (epoch > 0 && !baton__sparse_complete_everywhere(sparse, lacks, last)) {
         return false;
     }
     if (c->newest > last) {
@@ -174,7 +174,7 @@ static bool sparse_partial_survive(baton_sparse_t *sparse)
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c);
     uint64_t epoch = lacks ? c->taken_for : c->newest;
-    if (!baton__sparse_even_out(sparse, lacks, epoch)) {
+    if (!baton__sparse_complete_everywhere(sparse, lacks, epoch)) {
         return false;
     }
     sparse_partial_go_on(self, c->newest);
@@ -372,7 +372,7 @@ bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
 /* Called when the application has seen the results up to that of `step`, or
    will not ask for them. If these epochs have ended, their slots may be reused,
    so further epochs may run. */
-static void see(sparse_partial_t *self, uint64_t step)
+static void mark_seen(sparse_partial_t *self, uint64_t step)
 {
     if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
         baton__partial_limit(&self->epochs, &self->epochs.seen, step);
@@ -441,7 +441,7 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     }
     (void)pthread_mutex_unlock(lock_of(self));
     if (status == BATON_OK) {
-        see(self, step - 1);
+        mark_seen(self, step - 1);
         baton__partial_limit(epochs, &epochs->arrived, step);
         sparse->recovered = false;
         sparse->results.unreturned = 0;
@@ -460,7 +460,7 @@ static void sparse_partial_complete(baton_sparse_t *sparse,
     if (status == BATON_OK) {
         show_result(self, steps - sparse->results.unreturned);
         sparse->steps = steps;
-        see(self, steps - sparse->results.unreturned);
+        mark_seen(self, steps - sparse->results.unreturned);
     }
 }
 

@@ -439,9 +439,10 @@ void baton__sparse_build_handover(baton_sparse_t *sparse);
    this rank has completed or, if `lacks`, the step that this rank has started
    and not completed. The function must be called until it returns true; until
    then an epoch of the hand-over is running. */
-bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
-/* Called after baton__sparse_even_out. Returns true if any rank has completed
-   the step. */
+bool baton__sparse_complete_everywhere(baton_sparse_t *sparse, bool lacks,
+                                       uint64_t step);
+/* Called after baton__sparse_complete_everywhere. Returns true if any rank has
+   completed the step. */
 bool baton__sparse_any_completed(const baton_sparse_t *sparse, uint64_t step);
 /* Computes the new residual of a sparse step whose result was handed over,
    unless that is done. */

@@ -192,7 +192,8 @@ static void handover_add_missing_shares(baton_sparse_t *sparse, uint64_t step)
     }
 }
 
-bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step)
+bool baton__sparse_complete_everywhere(baton_sparse_t *sparse, bool lacks,
+                                       uint64_t step)
 {
     if (!handover_report(sparse, lacks, step)) {
         return false;
