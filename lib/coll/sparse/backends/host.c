@@ -2,8 +2,6 @@
    rank. */
 #include "coll/sparse/backends/backends.h"
 
-#include "base/error.h"
-
 #include <string.h>
 
 struct baton__sparse_host {

@@ -24,7 +24,6 @@
 #include "coll/sparse/backends/backends.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
 

@@ -11,7 +11,6 @@
 #include "coll/sparse/object/object.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/float_mode.h"
 
 enum { MORE_PARTS = 64 };

@@ -11,7 +11,6 @@
    differs. All of a state is checked before any of it is used. */
 #include "coll/sparse/object/object.h"
 
-#include "base/error.h"
 #include "base/random.h"
 #include "coll/partial/parts.h"
 
