@@ -180,18 +180,18 @@ struct baton_sparse {
     int teams; /* options.teams at creation */
     bool payload;
     bool connected;
+    bool out_of_memory; /* an allocation has failed */
     /* The group to which a shrink in progress moves; NULL: no shrink is in
        progress. */
     baton_group_t *survivors;
     baton__sparse_stage_t stage; /* stage of that shrink */
-    /* As in `options`: the number of elements of a vector, and their type. */
-    size_t count;
+    /* As in `options`: the type of a vector's elements, and their number. */
     baton_dtype_t dtype;
+    size_t count;
     size_t element_bytes, entry_bytes, vector_bytes;
     size_t k;
 
     baton__sparse_memory_t *memory;
-    bool out_of_memory; /* an allocation has failed */
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
