@@ -223,9 +223,10 @@ baton_status_t baton_sparse_create(baton_group_t *group,
     baton_sparse_t *sparse = NULL;
     baton_status_t status =
         baton_sparse_prepare(group, options, out != NULL ? &sparse : NULL);
-    if (status == BATON_OK) {
-        status = baton_sparse_connect(sparse, timeout_ms);
+    if (status != BATON_OK || sparse == NULL) {
+        return status;
     }
+    status = baton_sparse_connect(sparse, timeout_ms);
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
         return status;
@@ -521,8 +522,9 @@ static void write_dense(const baton_sparse_t *sparse, size_t first,
 
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
 {
-    const size_t count = sparse != NULL ? sparse->count : 0;
-    return baton_sparse_dense_range(sparse, 0, count, vector);
+    return baton__sparse_is_alive(sparse, "result of")
+               ? baton_sparse_dense_range(sparse, 0, sparse->count, vector)
+               : baton__error_status();
 }
 
 baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,

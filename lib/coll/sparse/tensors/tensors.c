@@ -135,7 +135,7 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
     if (status == BATON_OK) {
         status = check_arguments(group, tensors, count, &options, out);
     }
-    if (status != BATON_OK) {
+    if (status != BATON_OK || out == NULL) {
         return status;
     }
     baton_tensors_t *set = baton__alloc(1, sizeof *set);
@@ -300,9 +300,10 @@ baton_status_t baton_tensors_create(baton_group_t *group,
     baton_tensors_t *set = NULL;
     baton_status_t status = baton_tensors_prepare(
         group, tensors, count, options, out != NULL ? &set : NULL);
-    if (status == BATON_OK) {
-        status = baton_tensors_agree(set, timeout_ms);
+    if (status != BATON_OK || set == NULL) {
+        return status;
     }
+    status = baton_tensors_agree(set, timeout_ms);
     if (status == BATON_OK) {
         status = baton_tensors_connect(set, timeout_ms);
     }
