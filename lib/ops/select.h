@@ -74,8 +74,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
    thread's error. */
 bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
-/* Returns true if the memory of the elements to select from is given. Otherwise
-   sets this thread's error. */
+/* Returns true if the elements to select from were passed, and their type is
+   supported. Otherwise sets this thread's error. */
 bool baton__selection_is_valid(const baton_selection_t *from,
                                const char *function);
 

@@ -65,6 +65,16 @@ static void set_rounds(const cost_case_t *of, double rounds, double bytes,
     out->us = rounds * of->alpha_us + bytes * of->beta_us;
 }
 
+/* Sets the cost of messages of `bytes` bytes that go up a tree and down again:
+   rank 0 receives in all rounds, and then sends in all rounds. */
+static void set_tree(const cost_case_t *of, double bytes,
+                     baton_sparse_cost_t *out)
+{
+    set_rounds(of, 2 * of->rounds, 2 * of->rounds * bytes, out);
+    out->messages = of->rounds;
+    out->bytes = of->rounds * bytes;
+}
+
 /* If k is no multiple of the number of blocks, the first blocks have one entry
    more than the others, and the longest path leads through these blocks. The
    next two functions return how many entries this path has in addition to k /
@@ -165,23 +175,16 @@ static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
         of->entry * of->beta_us;
 }
 
-/* Sets the cost of a step of gTopk. Messages go up a tree and down again: rank
-   0 receives in all rounds, and then sends in all rounds. */
 static void cost_gtopk(const cost_case_t *of, baton_sparse_cost_t *out)
 {
-    double bytes = of->k * of->entry;
-    set_rounds(of, 2 * of->rounds, 2 * of->rounds * bytes, out);
-    out->messages = of->rounds;
-    out->bytes = of->rounds * bytes;
+    set_tree(of, of->k * of->entry, out);
 }
 
 static void cost_dense(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double bytes = of->n * of->element, others = of->ranks - 1;
     if (bytes <= BATON_PARTIAL_TREE_BYTES) {
-        set_rounds(of, 2 * of->rounds, 2 * of->rounds * bytes, out);
-        out->messages = of->rounds;
-        out->bytes = of->rounds * bytes;
+        set_tree(of, bytes, out);
     } else {
         set_rounds(of, 2 * of->rounds, 2 * others / of->ranks * bytes, out);
     }
@@ -308,16 +311,22 @@ static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 static baton_exchange_t exchange_of(const baton_sparse_options_t *options,
                                     int teams)
 {
-    return options->exchange != BATON_EXCHANGE_AUTO ? options->exchange
-           : baton__is_power_of_two(teams)          ? BATON_EXCHANGE_RSAG
-                                                    : BATON_EXCHANGE_BSAG;
+    if (options->exchange != BATON_EXCHANGE_AUTO) {
+        return options->exchange;
+    }
+    return baton__is_power_of_two(teams) ? BATON_EXCHANGE_RSAG
+                                         : BATON_EXCHANGE_BSAG;
 }
 
-static bool can_have_teams(const baton_sparse_options_t *options, int ranks,
+static bool can_have_teams(const baton_sparse_options_t *options,
+                           baton_sparse_algorithm_t algorithm, int ranks,
                            int teams)
 {
     if (options->teams != BATON_SPARSE_TEAMS_AUTO) {
         return teams == options->teams;
+    }
+    if (algorithm != BATON_SPARSE_SPARDL) {
+        return teams == 1;
     }
     return ranks % teams == 0 && (options->exchange != BATON_EXCHANGE_RSAG ||
                                   baton__is_power_of_two(teams));
@@ -344,15 +353,6 @@ static void sparse_cost_weigh(const cost_case_t *of,
     }
 }
 
-static void weigh_spardl(const cost_case_t *of, best_t *best)
-{
-    for (int teams = 1; teams <= of->place->ranks; teams++) {
-        if (can_have_teams(of->options, of->place->ranks, teams)) {
-            sparse_cost_weigh(of, BATON_SPARSE_SPARDL, teams, best);
-        }
-    }
-}
-
 static void sparse_cost_choose(const baton_sparse_options_t *options,
                                const baton__sparse_place_t *place,
                                baton_sparse_cost_t *out)
@@ -360,7 +360,6 @@ static void sparse_cost_choose(const baton_sparse_options_t *options,
     cost_case_t of = case_of(options, place);
     best_t best = {.cost = {.algorithm = BATON_SPARSE_AUTO}};
     bool any = options->algorithm == BATON_SPARSE_AUTO;
-    int teams = options->teams > 0 ? options->teams : 1;
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_COUNT; i++) {
         baton_sparse_algorithm_t algorithm = (baton_sparse_algorithm_t)i;
         bool possible = options->memory == BATON_MEMORY_HOST ||
@@ -368,10 +367,10 @@ static void sparse_cost_choose(const baton_sparse_options_t *options,
         if (any ? !possible : algorithm != options->algorithm) {
             continue;
         }
-        if (algorithm == BATON_SPARSE_SPARDL) {
-            weigh_spardl(&of, &best);
-        } else {
-            sparse_cost_weigh(&of, algorithm, teams, &best);
+        for (int teams = 1; teams <= place->ranks; teams++) {
+            if (can_have_teams(options, algorithm, place->ranks, teams)) {
+                sparse_cost_weigh(&of, algorithm, teams, &best);
+            }
         }
     }
     *out = best.cost;
@@ -387,16 +386,16 @@ void baton__sparse_take_choice(baton_sparse_options_t *o,
     o->exchange = cost.exchange;
 }
 
-baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
-                                 baton_sparse_cost_t *out)
+baton_status_t baton_sparse_cost(const baton_sparse_options_t *passed,
+                                 int ranks, baton_sparse_cost_t *out)
 {
     baton_sparse_options_t options, resolved;
-    if (given == NULL || out == NULL) {
+    if (passed == NULL || out == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: %s is NULL", __func__,
-                            given == NULL ? "options" : "out");
+                            passed == NULL ? "options" : "out");
     }
     baton_status_t status =
-        baton__options_read(&options, sizeof options, given, "sparse options",
+        baton__options_read(&options, sizeof options, passed, "sparse options",
                             "BATON_SPARSE_OPTIONS");
     if (status != BATON_OK) {
         return status;

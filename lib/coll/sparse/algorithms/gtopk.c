@@ -46,14 +46,13 @@ struct gtopk {
     char *sum, *other;
     size_t sum_count;
     /* Memory for values of `work` at the result's indices; see gtopk_keep. */
-    char *kept;
+    char *saved;
     gtopk_merge_t merges[ROUNDS];
     int merge_count;
     /* The sum that this rank sends to its parent. At rank 0 this sum is the
        result. */
     baton__message_t up;
     baton__message_t result; /* the message from the parent, with the result */
-    int sends; /* number of children to which this rank sends the result */
 };
 
 /* ---- in a step --------------------------------------------------------- */
@@ -107,16 +106,8 @@ static baton_status_t merge(void *arg, baton_call_t *call)
 static baton_status_t gtopk_pack(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
-    size_t bytes = gtopk_bytes_of(gtopk, gtopk->sum_count);
-    char *to = baton__message_begin(&gtopk->up, call);
-    if (to != NULL && bytes > 0) {
-        memcpy(to, gtopk->sum, bytes);
-    }
-    gtopk->up.bytes = bytes;
-    if (gtopk->sparse->rank > 0) {
-        baton__message_count(gtopk->sparse, bytes);
-    }
-    return baton_call_set_length(call, gtopk->up.length, bytes);
+    return baton__message_put(&gtopk->up, call,
+                              (baton_entries_t){gtopk->sum, gtopk->sum_count});
 }
 
 /* Turns `work` into the new residual: keeps the values of `work` at the
@@ -126,7 +117,7 @@ static void gtopk_keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
     const baton_sparse_t *sparse = gtopk->sparse;
-    baton_entries_gather(sparse->dtype, gtopk->kept,
+    baton_entries_gather(sparse->dtype, gtopk->saved,
                          sparse->results.next->indices, count, sparse->work);
     for (int i = gtopk->merge_count - 1; i >= 0; i--) {
         baton_entries_put(sparse->dtype, gtopk->merges[i].dropped,
@@ -134,7 +125,7 @@ static void gtopk_keep(void *state, size_t count)
     }
     baton_entries_put(sparse->dtype, gtopk->own, gtopk->own_count,
                       sparse->work);
-    baton_entries_put(sparse->dtype, gtopk->kept, count, sparse->work);
+    baton_entries_put(sparse->dtype, gtopk->saved, count, sparse->work);
 }
 
 static baton_status_t gtopk_finish(void *arg, baton_call_t *call)
@@ -145,9 +136,7 @@ static baton_status_t gtopk_finish(void *arg, baton_call_t *call)
     if (sparse->rank > 0) {
         baton__message_take(&gtopk->result, call);
         from = &gtopk->result;
-    }
-    for (int i = 0; i < gtopk->sends; i++) {
-        baton__message_count(sparse, from->bytes);
+        baton__message_count(sparse, from->sends, from->bytes);
     }
     size_t count = baton__message_entries(from);
     if (sparse->payload) {
@@ -171,7 +160,7 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
         gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
         self->gtopk = gtopk;
         self->dropped =
-            baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes);
+            baton__sparse_alloc_data(sparse, 2 * entries, sparse->entry_bytes);
         baton__message_recv(&self->recv, sparse, sparse->rank + (1 << t),
                             gtopk_bytes_of(gtopk, entries));
         last = baton__sparse_call_after(sparse, last, merge, self);
@@ -182,12 +171,11 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
 
 /* Adds the sends of the result to the children. The child with the largest
    subtree comes first. The result is in the memory of the message `from`. */
-static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
-                      baton_node_t ready)
+static void add_sends(baton__message_t *from, baton_node_t ready)
 {
-    baton_sparse_t *sparse = gtopk->sparse;
-    gtopk->sends = baton__binomial_children(sparse->rank, sparse->size);
-    for (int t = gtopk->sends - 1; t >= 0; t--) {
+    const baton_sparse_t *sparse = from->sparse;
+    from->sends = baton__binomial_children(sparse->rank, sparse->size);
+    for (int t = from->sends - 1; t >= 0; t--) {
         baton_node_t send = baton_add_send(sparse->schedule,
                                            sparse->rank + (1 << t), from->view);
         baton_set_length(sparse->schedule, send, from->length);
@@ -206,14 +194,14 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
         baton__sparse_call_after(sparse, packed, gtopk_finish, gtopk);
     if (sparse->rank == 0) {
         baton__message_init(&gtopk->up, sparse, bytes);
-        add_sends(gtopk, &gtopk->up, packed);
+        add_sends(&gtopk->up, packed);
         return;
     }
     int parent = baton__binomial_parent(sparse->rank);
     baton__message_send(&gtopk->up, sparse, parent, bytes);
     baton_before(s, packed, gtopk->up.node);
     baton__message_recv(&gtopk->result, sparse, parent, bytes);
-    add_sends(gtopk, &gtopk->result, gtopk->result.node);
+    add_sends(&gtopk->result, gtopk->result.node);
     baton_before(s, gtopk->result.node, end);
 }
 
@@ -223,13 +211,15 @@ static void gtopk_allocate(gtopk_t *gtopk)
     size_t k = sparse->options.max_k, entry = sparse->entry_bytes;
     size_t dense = baton_select_scratch_bytes(sparse->count, k);
     size_t list = baton_entries_scratch_bytes(2 * k, k);
-    gtopk->indices = baton__sparse_room(sparse, k, sizeof *gtopk->indices);
-    gtopk->scratch = baton__sparse_room(sparse, 1, dense > list ? dense : list);
-    gtopk->own = baton__sparse_room(sparse, k, entry);
-    gtopk->kept = baton__sparse_room(sparse, k, entry);
-    gtopk->sum = baton__sparse_room(sparse, 2 * k, entry);
-    gtopk->other = baton__sparse_room(sparse, 2 * k, entry);
-    baton__sparse_result_room(sparse, k);
+    gtopk->indices =
+        baton__sparse_alloc_data(sparse, k, sizeof *gtopk->indices);
+    gtopk->scratch =
+        baton__sparse_alloc_data(sparse, 1, dense > list ? dense : list);
+    gtopk->own = baton__sparse_alloc_data(sparse, k, entry);
+    gtopk->saved = baton__sparse_alloc_data(sparse, k, entry);
+    gtopk->sum = baton__sparse_alloc_data(sparse, 2 * k, entry);
+    gtopk->other = baton__sparse_alloc_data(sparse, 2 * k, entry);
+    baton__sparse_alloc_results(sparse, k);
 }
 
 void baton__gtopk_build(baton_sparse_t *sparse)
@@ -239,8 +229,8 @@ void baton__gtopk_build(baton_sparse_t *sparse)
         return;
     }
     gtopk->sparse = sparse;
-    sparse->settling.settle = gtopk_keep;
-    sparse->settling.algorithm = gtopk;
+    sparse->completion.make_residual = gtopk_keep;
+    sparse->completion.algorithm = gtopk;
     gtopk_allocate(gtopk);
     add_broadcast(gtopk, add_reduce(gtopk));
     sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);

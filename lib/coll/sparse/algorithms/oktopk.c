@@ -72,19 +72,19 @@ static size_t oktopk_select_by_threshold(oktopk_t *self,
     size_t k = sparse->k;
     size_t count = baton__sparse_accumulate_at_least(
         sparse, from->side, *threshold, self->regions.indices,
-        self->regions.room);
+        self->regions.capacity);
     int raises = 0;
     for (; raises < RAISES && 3 * count > 4 * k; raises++) {
         *threshold = scaled(sparse, *threshold, RAISE);
         count = baton_select_count(from, *threshold);
     }
-    if (count > 2 * k || count > self->regions.room) {
+    if (count > 2 * k || count > self->regions.capacity) {
         return baton_select_topk(from, k, self->regions.indices, self->scratch,
                                  threshold);
     }
     if (raises > 0) {
         count = baton_select_at_least(from, *threshold, self->regions.indices,
-                                      self->regions.room);
+                                      self->regions.capacity);
     }
     if (3 * count < 2 * k) {
         *threshold = scaled(sparse, *threshold, 1 / LOCAL_FACTOR);
@@ -202,12 +202,12 @@ static size_t filter(oktopk_t *self, char *list, size_t count)
     size_t bytes = sparse->entry_bytes;
     uint32_t *positions;
     const baton_selection_t from = values_of(self, list, count, &positions);
-    size_t kept = baton_select_at_least(&from, sparse->learned.global_threshold,
-                                        positions, count);
-    for (size_t i = 0; i < kept; i++) {
+    size_t remaining = baton_select_at_least(
+        &from, sparse->learned.global_threshold, positions, count);
+    for (size_t i = 0; i < remaining; i++) {
         memmove(list + i * bytes, list + positions[i] * bytes, bytes);
     }
-    return kept;
+    return remaining;
 }
 
 static size_t sum_lists(oktopk_t *self)
@@ -312,8 +312,8 @@ static void restore(void *state, size_t count)
                               sparse->work);
         }
     }
-    sparse->settling.selected = self->regions.indices;
-    sparse->settling.selected_count = sent;
+    sparse->completion.selected = self->regions.indices;
+    sparse->completion.selected_count = sent;
 }
 
 static baton_status_t oktopk_finish(void *arg, baton_call_t *call)
@@ -363,17 +363,18 @@ static void oktopk_allocate(oktopk_t *self)
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->count, k = sparse->options.max_k;
     size_t size = (size_t)sparse->size, entry = sparse->entry_bytes;
-    size_t room = 2 * k < n ? 2 * k : n;
-    size_t sums = room * size < n ? room * size : n;
+    size_t capacity = 2 * k < n ? 2 * k : n;
+    size_t sums = capacity * size < n ? capacity * size : n;
     size_t published = k * size < n ? k * size : n;
     size_t largest = sums > published ? sums : published;
     size_t dense = baton_select_scratch_bytes(n, k);
     size_t list = baton_entries_scratch_bytes(largest, largest);
-    baton__regions_init(&self->regions, sparse, room, false);
-    self->scratch = baton__sparse_room(sparse, 1, dense > list ? dense : list);
-    self->sum = baton__sparse_room(sparse, sums, entry);
-    self->all = baton__sparse_room(sparse, published, entry);
-    baton__sparse_result_room(sparse, published);
+    baton__regions_init(&self->regions, sparse, capacity, false);
+    self->scratch =
+        baton__sparse_alloc_data(sparse, 1, dense > list ? dense : list);
+    self->sum = baton__sparse_alloc_data(sparse, sums, entry);
+    self->all = baton__sparse_alloc_data(sparse, published, entry);
+    baton__sparse_alloc_results(sparse, published);
 }
 
 void baton__oktopk_build(baton_sparse_t *sparse)
@@ -383,8 +384,8 @@ void baton__oktopk_build(baton_sparse_t *sparse)
         return;
     }
     self->sparse = sparse;
-    sparse->settling.settle = restore;
-    sparse->settling.algorithm = self;
+    sparse->completion.make_residual = restore;
+    sparse->completion.algorithm = self;
     oktopk_allocate(self);
     if (sparse->out_of_memory) {
         return;

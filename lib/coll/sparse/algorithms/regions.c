@@ -2,20 +2,21 @@
 #include "coll/sparse/algorithms/regions.h"
 
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
-                         size_t room, bool fixed)
+                         size_t capacity, bool fixed)
 {
     size_t size = (size_t)sparse->size;
     *regions = (baton__regions_t){
         .sparse = sparse,
-        .room = room,
+        .capacity = capacity,
         .fixed = fixed,
         .bounds =
             baton__sparse_alloc(sparse, size + 1, sizeof *regions->bounds),
         .sends = baton__sparse_alloc(sparse, size - 1, sizeof *regions->sends),
         .recvs = baton__sparse_alloc(sparse, size - 1, sizeof *regions->recvs),
         .lists = baton__sparse_alloc(sparse, size, sizeof *regions->lists),
-        .indices = baton__sparse_room(sparse, room, sizeof *regions->indices),
-        .own = baton__sparse_room(sparse, room, sparse->entry_bytes),
+        .indices = baton__sparse_alloc_data(sparse, capacity,
+                                            sizeof *regions->indices),
+        .own = baton__sparse_alloc_data(sparse, capacity, sparse->entry_bytes),
     };
     if (regions->bounds != NULL) {
         regions->bounds[size] = sparse->count;
@@ -28,11 +29,11 @@ void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
 
 /* Returns the most bytes that a rank may have to send to the owner of a
    region. */
-static size_t message_room(const baton__regions_t *regions, int owner)
+static size_t message_capacity(const baton__regions_t *regions, int owner)
 {
     size_t count = baton__regions_block(regions, owner).count;
     size_t entries =
-        regions->fixed && count < regions->room ? count : regions->room;
+        regions->fixed && count < regions->capacity ? count : regions->capacity;
     return entries * regions->sparse->entry_bytes;
 }
 
@@ -45,9 +46,9 @@ void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
         int to = baton__rank_shift(sparse->rank, i + 1, sparse->size);
         int from = baton__rank_shift(sparse->rank, -i - 1, sparse->size);
         baton__message_send(&regions->sends[i], sparse, to,
-                            message_room(regions, to));
+                            message_capacity(regions, to));
         baton__message_recv(&regions->recvs[i], sparse, from,
-                            message_room(regions, sparse->rank));
+                            message_capacity(regions, sparse->rank));
         baton_before(s, ready, regions->sends[i].node);
         baton_before(s, regions->recvs[i].node, sum);
     }

@@ -7,8 +7,8 @@
 
 typedef struct baton__regions {
     baton_sparse_t *sparse;
-    size_t room; /* the most entries that a rank may select */
-    bool fixed;  /* the bounds of the regions never change */
+    size_t capacity; /* the most entries that a rank may select */
+    bool fixed;      /* the bounds of the regions never change */
     /* Region r is [bounds[r], bounds[r + 1]). The bounds are a part of exported
        and imported states, as `extra` of the sparse all-reduce, since the rank
        that sums an element determines the order of additions. With
@@ -28,7 +28,7 @@ typedef struct baton__regions {
 } baton__regions_t;
 
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
-                         size_t room, bool fixed);
+                         size_t capacity, bool fixed);
 
 /* Adds P - 1 sends after `ready`, a call node that must call
    baton__regions_send, and P - 1 receives before `sum`, a call node that must

@@ -292,7 +292,7 @@ static void allocate_candidates(const spardl_t *spardl, int block,
     size_t count = baton__spardl_block(spardl, block).count;
     candidates->capacity =
         baton_candidates_room(count, baton__spardl_most(spardl, block));
-    candidates->entries = baton__sparse_room(
+    candidates->entries = baton__sparse_alloc_data(
         spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes);
 }
 
@@ -309,14 +309,9 @@ static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
     size_t sums =
         block->candidates.capacity +
         (size_t)block->steps * baton__spardl_most(spardl, block->block);
-    block->sums.data =
-        baton__sparse_room(spardl->sparse, sums, spardl->sparse->entry_bytes);
+    block->sums.data = baton__sparse_alloc_data(spardl->sparse, sums,
+                                                spardl->sparse->entry_bytes);
     return sums;
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Allocates the scratch memory, which selections from blocks, selections from
@@ -328,17 +323,18 @@ static void spardl_allocate(spardl_t *spardl)
     allocate_candidates(spardl, 0, &spardl->candidates);
     size_t sums = spardl->candidates.capacity;
     for (int i = 0; i < spardl->members; i++) {
-        sums = larger(sums, allocate_block(spardl, &spardl->blocks[i]));
+        sums = baton__larger(sums, allocate_block(spardl, &spardl->blocks[i]));
     }
     size_t block = baton__spardl_block(spardl, 0).count;
-    size_t scratch = larger(baton_select_scratch_bytes(block, largest),
-                            baton_entries_largest_scratch_bytes(sums, largest));
-    spardl->scratch = baton__sparse_room(
-        sparse, 1, larger(scratch, baton__spardl_teams_scratch(spardl)));
+    size_t scratch =
+        baton__larger(baton_select_scratch_bytes(block, largest),
+                      baton_entries_largest_scratch_bytes(sums, largest));
+    spardl->scratch = baton__sparse_alloc_data(
+        sparse, 1, baton__larger(scratch, baton__spardl_teams_scratch(spardl)));
     spardl->indices =
-        baton__sparse_room(sparse, largest, sizeof *spardl->indices);
-    spardl->own.data = baton__sparse_room(sparse, largest, entry);
-    spardl->common = baton__sparse_room(sparse, largest + 1, entry);
+        baton__sparse_alloc_data(sparse, largest, sizeof *spardl->indices);
+    spardl->own.data = baton__sparse_alloc_data(sparse, largest, entry);
+    spardl->common = baton__sparse_alloc_data(sparse, largest + 1, entry);
     spardl->terms = baton__sparse_alloc(sparse, (size_t)spardl->step_count + 1,
                                         sizeof *spardl->terms);
 }
@@ -350,8 +346,8 @@ void baton__spardl_build(baton_sparse_t *sparse)
         return;
     }
     spardl_allocate(spardl);
-    sparse->settling.settle = keep_xi;
-    sparse->settling.algorithm = spardl;
+    sparse->completion.make_residual = keep_xi;
+    sparse->completion.algorithm = spardl;
     baton_node_t own = spardl_add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
     baton__spardl_add_gather(spardl, sum);

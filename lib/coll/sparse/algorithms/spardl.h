@@ -70,7 +70,7 @@ typedef struct spardl_exchange {
     int step;
     baton__message_t send, recv;
     spardl_list_t dropped;
-    size_t dropped_room;
+    size_t dropped_capacity;
     /* On a device: the mirror of `dropped`. */
     baton__mirror_t adds;
     baton__change_t change;

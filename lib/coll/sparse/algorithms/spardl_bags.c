@@ -68,7 +68,7 @@ spardl_t *baton__spardl_open(baton_sparse_t *sparse)
         entries += baton__spardl_most(spardl, block);
     }
     spardl_bags_lay_out(spardl);
-    baton__sparse_result_room(sparse, entries);
+    baton__sparse_alloc_results(sparse, entries);
     return sparse->out_of_memory ? NULL : spardl;
 }
 
@@ -113,7 +113,7 @@ static baton_status_t spardl_bags_arrive(void *arg, baton_call_t *call)
                      step->blocks);
 }
 
-static size_t bag_room(const spardl_t *spardl, int first, int blocks)
+static size_t bag_capacity(const spardl_t *spardl, int first, int blocks)
 {
     size_t bytes = 0;
     for (int j = 0; j < blocks; j++) {
@@ -129,7 +129,7 @@ void baton__spardl_add_send(spardl_t *spardl, int index, baton_node_t packed)
     spardl_step_t *step = &spardl->steps[index];
     baton__message_send(&step->send, spardl->sparse,
                         spardl_bags_rank_at(spardl, step->gap),
-                        bag_room(spardl, step->gap, step->blocks));
+                        bag_capacity(spardl, step->gap, step->blocks));
     baton_before(spardl->sparse->schedule, packed, step->send.node);
 }
 
@@ -138,7 +138,7 @@ void baton__spardl_add_arrival(spardl_t *spardl, int index)
     spardl_step_t *step = &spardl->steps[index];
     baton__message_recv(&step->recv, spardl->sparse,
                         spardl_bags_rank_at(spardl, -step->gap),
-                        bag_room(spardl, 0, step->blocks));
+                        bag_capacity(spardl, 0, step->blocks));
     step->arrive = baton__sparse_call_after(spardl->sparse, step->recv.node,
                                             spardl_bags_arrive, step);
 }

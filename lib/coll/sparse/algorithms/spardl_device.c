@@ -158,8 +158,8 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
     spardl_step_t *step = &spardl->steps[index];
     baton_node_t select = baton__sparse_device_call(sparse, sparse->schedule,
                                                     before, select_bag, step);
-    step->selected = baton__mirror_room(sparse, NULL,
-                                        bag_bytes(step, sparse->options.max_k));
+    step->selected = baton__mirror_alloc(
+        sparse, NULL, bag_bytes(step, sparse->options.max_k));
     baton__spardl_add_send(
         spardl, index,
         baton__sparse_call_after(sparse, select, pack_bag, step));
@@ -174,7 +174,7 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     baton_sparse_t *sparse = spardl->sparse;
     spardl_step_t *step = &spardl->steps[index];
     baton__spardl_add_arrival(spardl, index);
-    step->received = baton__mirror_room(sparse, NULL, step->recv.view.bytes);
+    step->received = baton__mirror_alloc(sparse, NULL, step->recv.view.bytes);
     baton_node_t add = baton__sparse_device_call(
         sparse, sparse->schedule, step->arrive, spardl_device_add_bag, step);
     baton_before(sparse->schedule, before, add);
@@ -198,7 +198,7 @@ static baton_node_t spardl_device_add_reduce_scatter(spardl_t *spardl)
     baton_node_t select = baton__sparse_device_call(
         sparse, s, last, spardl_device_select_own, spardl);
     spardl->own_selected =
-        baton__mirror_room(sparse, NULL, baton__selected_bytes(sparse, quota));
+        baton__mirror_alloc(sparse, NULL, baton__selected_bytes(sparse, quota));
     return baton__sparse_call_after(sparse, select, spardl_device_take_own,
                                     spardl);
 }
@@ -209,13 +209,13 @@ static void add_keeping(spardl_t *spardl, baton_node_t end)
     (void)baton__sparse_device_call(sparse, sparse->schedule, end, keep_result,
                                     spardl);
     spardl->result_indices =
-        baton__mirror_room(sparse, sparse->results.next->indices,
-                           sparse->results.capacity * sizeof(uint32_t));
+        baton__mirror_alloc(sparse, sparse->results.next->indices,
+                            sparse->results.capacity * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
         spardl_exchange_t *exchange = &spardl->exchanges[i];
-        exchange->adds =
-            baton__mirror_room(sparse, exchange->dropped.data,
-                               exchange->dropped_room * sparse->entry_bytes);
+        exchange->adds = baton__mirror_alloc(sparse, exchange->dropped.data,
+                                             exchange->dropped_capacity *
+                                                 sparse->entry_bytes);
     }
 }
 
@@ -225,8 +225,8 @@ void baton__spardl_build_on_device(baton_sparse_t *sparse)
     if (spardl == NULL) {
         return;
     }
-    spardl->scratch =
-        baton__sparse_room(sparse, 1, baton__spardl_teams_scratch(spardl));
+    spardl->scratch = baton__sparse_alloc_data(
+        sparse, 1, baton__spardl_teams_scratch(spardl));
     baton_node_t own = spardl_device_add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
     add_keeping(spardl, baton__spardl_add_gather(spardl, sum));

@@ -56,7 +56,7 @@ static bool gathers(const spardl_t *spardl)
 static int64_t lowest_h(const spardl_t *spardl, int64_t whole)
 {
     int64_t share = whole / spardl->teams;
-    return whole == 0 ? 0 : share > 0 ? share : 1;
+    return share == 0 && whole > 0 ? 1 : share;
 }
 
 static void begin_teams(spardl_t *spardl)
@@ -85,7 +85,10 @@ baton_status_t baton__spardl_begin(void *arg, baton_call_t *call)
 
 static int64_t limited(int64_t value, int64_t low, int64_t high)
 {
-    return value < low ? low : value > high ? high : value;
+    if (value < low) {
+        return low;
+    }
+    return value > high ? high : value;
 }
 
 static void adjust_h(spardl_t *spardl, size_t union_count)
@@ -101,8 +104,8 @@ static void adjust_h(spardl_t *spardl, size_t union_count)
         next->h_step *= next->h_flag != 0 ? 2 : 1;
         next->h_flag = next->h_flag == 0;
     } else {
-        int64_t half = -next->h_step / 2;
-        next->h_step = half != 0 ? half : next->h_step > 0 ? -1 : 1;
+        int64_t half = -next->h_step / 2, least = next->h_step > 0 ? -1 : 1;
+        next->h_step = half != 0 ? half : least;
         next->h_flag = 0;
     }
     next->h_step = limited(next->h_step, low - whole, whole - low);
@@ -141,7 +144,7 @@ static baton_status_t spardl_teams_merge(void *arg, baton_call_t *call)
     spardl_t *spardl = exchange->spardl;
     baton_sparse_t *sparse = spardl->sparse;
     baton__message_take(&exchange->recv, call);
-    sparse->settling.merged++;
+    sparse->completion.team_sums++;
     if (!sparse->payload) {
         spardl->sum.count = quota(spardl);
         return BATON_OK;
@@ -168,9 +171,9 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready)
         (spardl->team ^ (1 << step)) * spardl->members + spardl->position;
     size_t entries = baton__spardl_most(spardl, spardl->position);
     *exchange = (spardl_exchange_t){.spardl = spardl, .step = step};
-    exchange->dropped_room = 2 * entries;
-    exchange->dropped.data = baton__sparse_copied_room(
-        sparse, exchange->dropped_room, sparse->entry_bytes);
+    exchange->dropped_capacity = 2 * entries;
+    exchange->dropped.data = baton__sparse_alloc_pinned(
+        sparse, exchange->dropped_capacity, sparse->entry_bytes);
     baton__message_send(&exchange->send, sparse, partner,
                         entries * sparse->entry_bytes);
     baton__message_recv(&exchange->recv, sparse, partner,
@@ -215,18 +218,18 @@ static void spardl_teams_add_dropped(spardl_t *spardl,
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count)
 {
-    for (int i = 0; i < spardl->sparse->settling.merged; i++) {
+    for (int i = 0; i < spardl->sparse->completion.team_sums; i++) {
         const spardl_exchange_t *exchange = &spardl->exchanges[i];
         spardl_teams_add_dropped(spardl, exchange, indices, count,
                                  baton__spardl_residual_share(exchange));
     }
 }
 
-/* The function make_up of R-SAG (core.h): adds to `work` the shares of ranks
-   whose step failed before they dropped the entries. Of the ranks that have
-   dropped these entries, the first one adds all these shares. The share of a
-   lost rank is lost with its residual. */
-static void make_up(void *state, size_t count)
+/* The function add_missing_shares of R-SAG (core.h): adds to `work` the shares
+   of ranks whose step failed before they dropped the entries. Of the ranks that
+   have dropped these entries, the first one adds all these shares. The share of
+   a lost rank is lost with its residual. */
+static void add_missing_shares(void *state, size_t count)
 {
     spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
@@ -266,7 +269,7 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
         ready = add_exchange(spardl, step, ready);
     }
     spardl->sparse->rounds += (uint32_t)spardl->exchange_count;
-    spardl->sparse->settling.make_up = make_up;
+    spardl->sparse->completion.add_missing_shares = add_missing_shares;
     return ready;
 }
 
@@ -346,7 +349,7 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 
 /* Returns the most entries that a sum of teams' lists can have: of two lists
    with R-SAG, and of the lists of all teams with B-SAG. */
-static size_t union_room(const spardl_t *spardl)
+static size_t union_capacity(const spardl_t *spardl)
 {
     size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;
     return lists * baton__spardl_most(spardl, spardl->position);
@@ -354,7 +357,7 @@ static size_t union_room(const spardl_t *spardl)
 
 size_t baton__spardl_teams_scratch(const spardl_t *spardl)
 {
-    size_t entries = union_room(spardl);
+    size_t entries = union_capacity(spardl);
     return spardl->teams > 1 ? baton_entries_scratch_bytes(entries, entries)
                              : 0;
 }
@@ -362,15 +365,16 @@ size_t baton__spardl_teams_scratch(const spardl_t *spardl)
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    size_t entries = union_room(spardl);
+    size_t entries = union_capacity(spardl);
     if (spardl->teams == 1) {
         return ready;
     }
-    spardl->sum.data = baton__sparse_room(sparse, entries, sparse->entry_bytes);
+    spardl->sum.data =
+        baton__sparse_alloc_data(sparse, entries, sparse->entry_bytes);
     if (gathers(spardl)) {
         return add_bsag(spardl, ready);
     }
     spardl->other.data =
-        baton__sparse_room(sparse, entries, sparse->entry_bytes);
+        baton__sparse_alloc_data(sparse, entries, sparse->entry_bytes);
     return add_rsag(spardl, ready);
 }

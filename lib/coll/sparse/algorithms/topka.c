@@ -25,7 +25,7 @@ enum { SAMPLED_PERIOD = 5, COUNT_BYTES = sizeof(uint32_t) };
 
 typedef struct topka {
     baton_sparse_t *sparse;
-    size_t room; /* the most entries that a rank may select */
+    size_t capacity; /* the most entries that a rank may select */
     uint32_t *indices;
     size_t count;
     void *scratch;
@@ -50,9 +50,10 @@ static bool redsync(const baton_sparse_t *sparse)
 
 static baton_side_t side_of(const baton_sparse_t *sparse)
 {
-    return !sparse->options.quantise ? BATON_SIDE_BOTH
-           : sparse->steps % 2 == 0  ? BATON_SIDE_POSITIVE
-                                     : BATON_SIDE_NEGATIVE;
+    if (!sparse->options.quantise) {
+        return BATON_SIDE_BOTH;
+    }
+    return sparse->steps % 2 == 0 ? BATON_SIDE_POSITIVE : BATON_SIDE_NEGATIVE;
 }
 
 /* Returns true if this step may use the threshold of an earlier step. */
@@ -150,15 +151,15 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
     uint32_t count = (uint32_t)topka->count;
-    char *behind = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
+    char *after = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
     /* If a mean is wanted, the values go to `sum`, which is free until the
        parts of all ranks are summed. */
-    char *values = sparse->options.quantise ? topka->sum : behind;
+    char *values = sparse->options.quantise ? topka->sum : after;
     memcpy(to, &count, sizeof count);
     memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
     baton_entries_split(sparse->dtype, taken, topka->count, NULL, values);
     if (sparse->options.quantise) {
-        mean_of(sparse, values, topka->count, behind);
+        mean_of(sparse, values, topka->count, after);
     }
 }
 
@@ -170,7 +171,7 @@ static baton_status_t topka_end_part(topka_t *topka, baton_call_t *call,
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t count = sparse->k;
-    sparse->settling.selected_count = topka->count;
+    sparse->completion.selected_count = topka->count;
     if (to != NULL && redsync(sparse)) {
         write_redsync(topka, taken, to);
         sparse->next.steps++;
@@ -339,23 +340,25 @@ static void topka_allocate(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t n = sparse->count, k = sparse->options.max_k;
-    bool searches = by_threshold(sparse);
-    topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
-    size_t all = topka->room * (size_t)sparse->size;
+    size_t most = by_threshold(sparse) ? 2 * k : k;
+    topka->capacity = most < n ? most : n;
+    size_t all = topka->capacity * (size_t)sparse->size;
     size_t distinct = all < n ? all : n;
     /* baton_select_at_least may write 2k indices, even if the vector has fewer
        elements. */
-    topka->indices = baton__sparse_room(sparse, searches ? 2 * k : k,
-                                        sizeof *topka->indices);
+    topka->indices =
+        baton__sparse_alloc_data(sparse, most, sizeof *topka->indices);
     topka->scratch =
-        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k));
-    topka->sum = baton__sparse_room(sparse, distinct, sparse->entry_bytes);
+        baton__sparse_alloc_data(sparse, 1, baton_select_scratch_bytes(n, k));
+    topka->sum =
+        baton__sparse_alloc_data(sparse, distinct, sparse->entry_bytes);
     if (redsync(sparse)) {
-        topka->entries = baton__sparse_room(sparse, all, sparse->entry_bytes);
+        topka->entries =
+            baton__sparse_alloc_data(sparse, all, sparse->entry_bytes);
     }
     topka->lists =
         baton__sparse_alloc(sparse, (size_t)sparse->size, sizeof *topka->lists);
-    baton__sparse_result_room(sparse, distinct);
+    baton__sparse_alloc_results(sparse, distinct);
 }
 
 /* Adds the all-gather after `write`, a call that writes this rank's part. */
@@ -365,7 +368,7 @@ static void topka_add_gather(topka_t *topka, baton_node_t write)
     const baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = topka,
-        .most_bytes = topka_part_bytes(sparse, topka->room),
+        .most_bytes = topka_part_bytes(sparse, topka->capacity),
         .nominal = topka_nominal,
         .extent = redsync(sparse) ? redsync_extent : NULL,
     };
@@ -378,7 +381,7 @@ static topka_t *open(baton_sparse_t *sparse)
     if (topka != NULL) {
         topka->sparse = sparse;
         topka_allocate(topka);
-        sparse->settling.selected = topka->indices;
+        sparse->completion.selected = topka->indices;
     }
     return topka;
 }
@@ -400,8 +403,8 @@ void baton__topka_build_on_device(baton_sparse_t *sparse)
         return;
     }
     baton_schedule_t *s = sparse->schedule;
-    topka->selected = baton__mirror_room(
-        sparse, NULL, baton__selected_bytes(sparse, topka->room));
+    topka->selected = baton__mirror_alloc(
+        sparse, NULL, baton__selected_bytes(sparse, topka->capacity));
     baton_node_t begin =
         baton__sparse_add_call(sparse, s, begin_on_device, topka);
     baton_node_t select = baton__sparse_device_call(

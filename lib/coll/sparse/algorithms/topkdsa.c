@@ -28,7 +28,7 @@ typedef struct topkdsa {
 } topkdsa_t;
 
 /* Returns the most entries that the sum of an owner's region may have. */
-static size_t sum_room(const topkdsa_t *self, int owner)
+static size_t sum_capacity(const topkdsa_t *self, int owner)
 {
     const baton_sparse_t *sparse = self->sparse;
     size_t count = baton__regions_block(&self->regions, owner).count;
@@ -47,7 +47,7 @@ static baton_status_t topkdsa_select_own(void *arg, baton_call_t *call)
     sparse->counting.block_selections++;
     regions->count = baton__sparse_accumulate_topk(
         sparse, BATON_SIDE_BOTH, regions->indices, self->scratch, NULL);
-    sparse->settling.selected_count = regions->count;
+    sparse->completion.selected_count = regions->count;
     if (sparse->payload) {
         baton_entries_take(sparse->dtype, regions->own, regions->indices,
                            regions->count, sparse->work);
@@ -106,7 +106,7 @@ static size_t part_most(void *arg, int member)
     const baton_sparse_t *sparse = self->sparse;
     size_t dense = baton__regions_block(&self->regions, member).count *
                    sparse->element_bytes;
-    size_t entries = sum_room(self, member) * sparse->entry_bytes;
+    size_t entries = sum_capacity(self, member) * sparse->entry_bytes;
     return dense > entries ? dense : entries;
 }
 
@@ -121,13 +121,10 @@ static void write_part(const topkdsa_t *self, char *to)
         return;
     }
     size_t size = sparse->element_bytes;
+    /* The vector of which `to` is this rank's region. */
+    char *vector = (char *)((uintptr_t)to - region.first * size);
     memset(to, 0, region.count * size);
-    for (size_t i = 0; i < self->sum_count; i++) {
-        const char *entry = self->sum + i * sparse->entry_bytes;
-        size_t index = baton_entry_index(sparse->dtype, self->sum, i);
-        memcpy(to + (index - region.first) * size, entry + sizeof(uint32_t),
-               size);
-    }
+    baton_entries_put(sparse->dtype, self->sum, self->sum_count, vector);
 }
 
 static baton_status_t begin_sums(void *arg, baton_call_t *call)
@@ -202,10 +199,10 @@ static void topkdsa_allocate(topkdsa_t *self)
         self->regions.bounds[owner] = n / size * owner;
     }
     self->scratch =
-        baton__sparse_room(sparse, 1, baton_select_scratch_bytes(n, k));
-    self->sum = baton__sparse_room(sparse, sum_room(self, sparse->rank),
-                                   sparse->entry_bytes);
-    baton__sparse_result_room(sparse, all < n ? all : n);
+        baton__sparse_alloc_data(sparse, 1, baton_select_scratch_bytes(n, k));
+    self->sum = baton__sparse_alloc_data(
+        sparse, sum_capacity(self, sparse->rank), sparse->entry_bytes);
+    baton__sparse_alloc_results(sparse, all < n ? all : n);
 }
 
 void baton__topkdsa_build(baton_sparse_t *sparse)
@@ -219,7 +216,7 @@ void baton__topkdsa_build(baton_sparse_t *sparse)
     if (sparse->out_of_memory) {
         return;
     }
-    sparse->settling.selected = self->regions.indices;
+    sparse->completion.selected = self->regions.indices;
     baton_node_t select = baton__sparse_add_call(sparse, sparse->schedule,
                                                  topkdsa_select_own, self);
     baton_node_t sum =

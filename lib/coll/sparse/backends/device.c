@@ -27,8 +27,6 @@
 #include <pthread.h>
 #include <stdio.h>
 
-enum { IN_FLIGHT = BATON__REQUESTS };
-
 /* The input of a step. */
 typedef struct feed {
     const void *gradient; /* NULL: the step is a flush */
@@ -48,8 +46,8 @@ typedef struct side {
     bool dense;
     /* Number of epochs started since the last recovery. */
     uint64_t started;
-    /* The input of epoch e is at index e % IN_FLIGHT. */
-    feed_t feeds[IN_FLIGHT];
+    /* The input of epoch e is at index e % BATON__REQUESTS. */
+    feed_t feeds[BATON__REQUESTS];
 } side_t;
 
 /* A request to copy the result of a step. */
@@ -72,8 +70,6 @@ typedef struct vector_request {
 typedef struct backend {
     /* This field is first, since sparse->device points to it. */
     baton__sparse_device_t device;
-    /* Pinned memory of n elements: sparse->work, in which dense steps sum. */
-    char *staged;
     /* The buffer of the dense schedule that is bound to device.work. */
     baton_buffer_t dense_work;
     side_t sides[2];
@@ -165,7 +161,7 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
     /* `async` is not needed, since poll_ready reports when the results were
        copied. */
     sparse_device_backend_of(side->sparse)->awaited_results =
-        side->feeds[baton_call_epoch(call) % IN_FLIGHT].results;
+        side->feeds[baton_call_epoch(call) % BATON__REQUESTS].results;
     return poll_ready(arg) == BATON_OK ? BATON_DONE : BATON_OK;
 }
 
@@ -214,7 +210,7 @@ static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = side->sparse;
     backend_t *self = sparse_device_backend_of(sparse);
     uint64_t epoch = baton_call_epoch(call);
-    const feed_t *feed = &side->feeds[epoch % IN_FLIGHT];
+    const feed_t *feed = &side->feeds[epoch % BATON__REQUESTS];
     baton_status_t status = check_before(side, call, feed);
     if (status != BATON_OK) {
         return status;
@@ -278,7 +274,7 @@ static baton_status_t copy_result(void *arg, const void *of,
     const result_request_t *request = of;
     baton__enqueue_t queue = {.sparse = sparse, .stream = stream};
     if (self->form == WHOLE) {
-        baton__enqueue_copy(&queue, request->target, self->staged,
+        baton__enqueue_copy(&queue, request->target, sparse->work,
                             sparse->vector_bytes);
     } else if (self->form == ENTRIES) {
         write_out(&queue, request->target);
@@ -308,7 +304,7 @@ static baton_status_t build_results(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
     size_t bytes = sparse->results.capacity * sparse->entry_bytes;
-    self->entries = baton__mirror_room(sparse, NULL, bytes);
+    self->entries = baton__mirror_alloc(sparse, NULL, bytes);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
                                         .begin = begin_result,
                                         .serve = copy_result,
@@ -446,16 +442,14 @@ static baton_status_t sparse_device_build(baton_sparse_t *sparse)
     (void)pthread_mutex_init(&self->lock, NULL);
     const char *why = refusal(sparse, &self->device);
     if (why != NULL) {
-        return baton__error(
-            BATON_ERR_UNSUPPORTED,
-            "sparse \"%s\": memory is BATON_MEMORY_DEVICE, algorithm is %s: %s",
-            sparse->name,
+        return baton__sparse_error(
+            sparse, BATON_ERR_UNSUPPORTED, "sparse",
+            "memory is BATON_MEMORY_DEVICE, algorithm is %s: %s",
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
     baton__device_allocate(sparse);
-    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                             sparse->vector_bytes);
-    self->staged = sparse->work;
+    sparse->work = baton__sparse_alloc_device(sparse, BATON_MEMORY_HOST,
+                                              sparse->vector_bytes);
     add_side(sparse, true, add_dense_nodes);
     if (sparse->algorithm != NULL) {
         add_side(sparse, false, sparse->algorithm->build_on_device);
@@ -463,8 +457,8 @@ static baton_status_t sparse_device_build(baton_sparse_t *sparse)
     size_t most = sparse->results.capacity > sparse->options.max_k
                       ? sparse->results.capacity
                       : sparse->options.max_k;
-    self->device.kept = baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE,
-                                                  most * sparse->entry_bytes);
+    self->device.saved = baton__sparse_alloc_device(sparse, BATON_MEMORY_DEVICE,
+                                                    most * sparse->entry_bytes);
     baton_status_t status =
         baton_group_create_self(self->device.engine, &self->self);
     if (status == BATON_OK) {
@@ -535,11 +529,10 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
     baton_status_t status =
         baton_device_check(sparse->device->engine, vector, sparse->vector_bytes,
                            BATON_MEMORY_DEVICE);
-    return baton__error(status,
-                        "%s \"%s\": the %s must be %zu elements of device "
-                        "memory: %s",
-                        doing, sparse->name, what, sparse->count,
-                        baton_error_message());
+    return baton__sparse_error(
+        sparse, status, doing,
+        "the %s must be %zu elements of device memory: %s", what, sparse->count,
+        baton_error_message());
 }
 
 /* Starts a step in the order of the stream *on. If `on` is NULL, starts it at
@@ -568,7 +561,7 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     if (status != BATON_OK) {
         return status;
     }
-    side->feeds[epoch % IN_FLIGHT] = (feed_t){
+    side->feeds[epoch % BATON__REQUESTS] = (feed_t){
         .gradient = gradient,
         .results = self->results.started,
         .other = follows ? self->sides[!dense].started : 0,
@@ -646,10 +639,9 @@ baton_status_t baton_sparse_start_on(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    return gradient != NULL
-               ? start_step(sparse, false, gradient, &stream)
-               : baton__error(BATON_ERR_INVALID,
-                              "start \"%s\": gradient is NULL", sparse->name);
+    return gradient != NULL ? start_step(sparse, false, gradient, &stream)
+                            : baton__sparse_error(sparse, BATON_ERR_INVALID,
+                                                  "start", "gradient is NULL");
 }
 
 baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
@@ -663,9 +655,8 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
         return status;
     }
     if (sparse->latest == NULL) {
-        return baton__error(BATON_ERR_STATE,
-                            "wait for \"%s\": no step was started",
-                            sparse->name);
+        return baton__sparse_error(sparse, BATON_ERR_STATE, "wait for",
+                                   "no step was started");
     }
     status = baton_schedule_wait_on(sparse->latest, stream);
     if (status != BATON_OK || vector == NULL) {

@@ -2,8 +2,6 @@
    rank. */
 #include "coll/sparse/backends/backends.h"
 
-#include "base/error.h"
-
 #include <string.h>
 
 struct baton__sparse_host {
@@ -22,32 +20,37 @@ struct baton__sparse_host {
     bool lacks;
     /* In a recovery: true when each step is complete either on all ranks or on
        none. */
-    bool mended;
+    bool everywhere;
     /* In a recovery: a bit for each schedule whose callback has been called so
        far. */
-    uint8_t told;
+    uint8_t called;
 };
 
 typedef struct baton__sparse_host host_t;
 
 /* ---- steps' vectors ----------------------------------------------------- */
 
+/* Allocates memory for `size` bytes for each element. It is kept if schedules
+   are rebuilt. */
+static char *host_vector(baton_sparse_t *sparse, size_t size)
+{
+    return baton__sparse_keep_memory(
+        sparse, baton__sparse_alloc_data(sparse, sparse->count, size));
+}
+
 void baton__sparse_host_vectors(baton_sparse_t *sparse)
 {
-    sparse->lasting = true;
-    size_t count = sparse->count, size = sparse->element_bytes;
-    sparse->residual = baton__sparse_room(sparse, count, size);
-    sparse->work = sparse->options.in_place
-                       ? sparse->residual
-                       : baton__sparse_room(sparse, count, size);
+    const size_t size = sparse->element_bytes;
+    const size_t velocity_size = baton__velocity_bytes(sparse);
+    sparse->residual = host_vector(sparse, size);
+    sparse->work =
+        sparse->options.in_place ? sparse->residual : host_vector(sparse, size);
     if (sparse->options.momentum > 0) {
-        size = baton__velocity_bytes(sparse);
-        sparse->input.velocity = baton__sparse_room(sparse, count, size);
+        sparse->input.velocity = host_vector(sparse, velocity_size);
     }
     if (sparse->options.momentum > 0 && !sparse->options.partial) {
-        sparse->input.new_velocity = baton__sparse_room(sparse, count, size);
+        sparse->input.new_velocity = host_vector(sparse, velocity_size);
     }
-    sparse->lasting = false;
 }
 
 /* ---- dense steps ------------------------------------------------------- */
@@ -59,10 +62,7 @@ static bool make_spare(baton_sparse_t *sparse)
     host_t *self = sparse->host;
     if (self->spare == NULL) {
         size_t vectors = sparse->options.in_place ? 2 : 1;
-        sparse->lasting = true;
-        self->spare = baton__sparse_room(sparse, vectors * sparse->count,
-                                         sparse->element_bytes);
-        sparse->lasting = false;
+        self->spare = host_vector(sparse, vectors * sparse->element_bytes);
     }
     return self->spare != NULL || !sparse->payload;
 }
@@ -78,8 +78,7 @@ static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
     bool alone = input->gradient == NULL
                      ? input->residual != NULL
                      : input->residual == NULL && input->velocity == NULL &&
-                           sparse->options.clip == 0 &&
-                           input->given_factor == 1;
+                           sparse->options.clip == 0 && input->factor == 1;
     const char *source =
         input->gradient != NULL ? input->gradient : sparse->residual;
     if ((!alone || sparse->options.in_place) && !make_spare(sparse)) {
@@ -128,10 +127,9 @@ static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
     baton__sparse_input_t *input = &sparse->input;
     bool dense = baton__sparse_is_dense(sparse, false, sparse->steps);
     if (sparse->host->open != 0) {
-        return baton__error(BATON_ERR_FAILED,
-                            "contribute to \"%s\": the last step has failed: "
-                            "recover the group first",
-                            sparse->name);
+        return baton__sparse_error(
+            sparse, BATON_ERR_FAILED, "contribute to",
+            "the last step has failed: recover the group first");
     }
     if (!sparse->payload) {
         return BATON_OK;
@@ -193,15 +191,15 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
    since a step that fails must leave the residual as it was. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
-    const baton__settling_t *settling = &sparse->settling;
+    const baton__completion_t *completion = &sparse->completion;
     if (!sparse->payload) {
         return;
     }
     if (dense) {
         memset(sparse->residual, 0, sparse->vector_bytes);
     } else {
-        settling->settle(settling->algorithm,
-                         (size_t)*sparse->results.next->count);
+        completion->make_residual(completion->algorithm,
+                                  (size_t)*sparse->results.next->count);
     }
 }
 
@@ -250,17 +248,17 @@ static char *dense_result(const baton_sparse_t *sparse, bool gets)
 static void sparse_host_take_result(baton_sparse_t *sparse)
 {
     if (!sparse->is_dense) {
-        baton__sparse_settle(sparse);
+        baton__sparse_make_residual(sparse);
     }
     sparse_host_complete(sparse, BATON_OK);
     sparse->phase = BATON__SPARSE_RESULT;
 }
 
-static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
-                                 uint64_t step)
+static bool sparse_host_complete_everywhere(baton_sparse_t *sparse, bool lacks,
+                                            uint64_t step)
 {
     host_t *self = sparse->host;
-    if (!baton__sparse_even_out(sparse, lacks, step)) {
+    if (!baton__sparse_complete_everywhere(sparse, lacks, step)) {
         return false;
     }
     if (self->open != 0) {
@@ -272,7 +270,7 @@ static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
 
 /* Completes the last step on all ranks, or on none. Returns false while that
    takes; then the function must be called again. */
-static bool sparse_host_mend(baton_sparse_t *sparse)
+static bool sparse_host_complete_last(baton_sparse_t *sparse)
 {
     host_t *self = sparse->host;
     bool stands = self->open != 0 && self->open <= sparse->steps;
@@ -280,7 +278,7 @@ static bool sparse_host_mend(baton_sparse_t *sparse)
         sparse_host_complete(sparse, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
-    if (!sparse_host_even_out(sparse, self->lacks, sparse->steps)) {
+    if (!sparse_host_complete_everywhere(sparse, self->lacks, sparse->steps)) {
         return false;
     }
     self->lacks = false;
@@ -295,12 +293,12 @@ static bool sparse_host_survive(baton_sparse_t *sparse)
     host_t *self = sparse->host;
     bool lacks = self->open != 0;
     uint64_t step = lacks ? self->open : sparse->steps;
-    if (!sparse_host_even_out(sparse, lacks, step)) {
+    if (!sparse_host_complete_everywhere(sparse, lacks, step)) {
         return false;
     }
-    sparse->steps = baton__sparse_is_had(sparse, step) ? step : step - 1;
-    self->lacks = self->mended = false;
-    self->told = 0;
+    sparse->steps = baton__sparse_any_completed(sparse, step) ? step : step - 1;
+    self->lacks = self->everywhere = false;
+    self->called = 0;
     return true;
 }
 
@@ -314,20 +312,20 @@ static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
 {
     host_t *self = sparse->host;
     const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
-    if (!self->mended && (self->told & bit) == 0) {
-        self->told |= bit;
+    if (!self->everywhere && (self->called & bit) == 0) {
+        self->called |= bit;
         self->lacks = self->lacks ||
                       baton_schedule_epoch(dense ? sparse->dense
                                                  : sparse->schedule) < epoch;
         baton__sparse_recover(sparse, dense, epoch);
     }
-    self->mended =
-        self->mended || (self->told == all && sparse_host_mend(sparse));
-    if (!self->mended) {
+    self->everywhere = self->everywhere || (self->called == all &&
+                                            sparse_host_complete_last(sparse));
+    if (!self->everywhere) {
         return false;
     }
-    self->told ^= bit;
-    self->mended = self->told != 0;
+    self->called ^= bit;
+    self->everywhere = self->called != 0;
     return true;
 }
 
@@ -347,9 +345,8 @@ static baton_status_t sparse_host_build(baton_sparse_t *sparse)
 {
     const bool in_place = sparse->options.in_place;
     if (sparse->host == NULL) {
-        sparse->lasting = true;
-        sparse->host = baton__sparse_alloc(sparse, 1, sizeof *sparse->host);
-        sparse->lasting = false;
+        sparse->host = baton__sparse_keep_memory(
+            sparse, baton__sparse_alloc(sparse, 1, sizeof *sparse->host));
         if (sparse->host == NULL) {
             return BATON_OK;
         }

@@ -24,7 +24,6 @@
 #include "coll/sparse/backends/backends.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
 
@@ -35,7 +34,6 @@ typedef struct sparse_partial {
        steps and epochs continue after a recovery or a shrink. */
     baton_partial_t epochs;
     baton_sparse_t *sparse;
-    bool absent; /* the running epoch takes no gradient of this rank */
     char *parts; /* memory for a gradient in parts; NULL until the first part */
     /* Part of the state that baton_sparse_state_export writes: the first and
        the last step whose gradients are pending. */
@@ -66,11 +64,10 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
     sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     const baton__contribution_t *c = &self->epochs.contribution;
-    self->absent = !self->epochs.active;
     sparse->k = self->epochs.epoch > sparse->options.warmup ? sparse->options.k
                                                             : sparse->count;
     sparse->input.gradient = c->source;
-    sparse->input.residual = self->absent ? NULL : sparse->residual;
+    sparse->input.residual = self->epochs.active ? sparse->residual : NULL;
     sparse->results.next = &sparse->results.buffers[c->result];
     return BATON_OK;
 }
@@ -79,13 +76,11 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
 static void end_epoch(sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    if (self->absent && sparse->payload) {
+    if (!self->epochs.active && sparse->payload) {
         add_to(sparse, sparse->work, sparse->residual, sparse->work);
     }
     baton__sparse_exchange(&sparse->work, &sparse->residual);
     sparse->learned = sparse->next;
-    sparse->counting.algorithm = sparse->options.algorithm;
-    sparse->counting.rounds = sparse->rounds;
     sparse->results.next->stats = sparse->counting;
     sparse->results.shown = sparse->results.next;
     baton__contribution_publish(&self->epochs.contribution, self->epochs.epoch,
@@ -111,12 +106,8 @@ static void show_result(sparse_partial_t *self, uint64_t step)
         return;
     }
     const baton__sparse_buffer_t *buffer = &sparse->results.buffers[c->pinned];
-    sparse->results.last = (baton_sparse_result_t){
-        .count = (size_t)*buffer->count,
-        .indices = buffer->indices,
-        .values = buffer->values,
-        .included = pinned.included,
-    };
+    sparse->results.last = baton__sparse_result_of(buffer);
+    sparse->results.last.included = pinned.included;
     sparse->stats = buffer->stats;
     if (sparse->input.velocity != NULL && step > sparse->options.warmup) {
         baton__sparse_mask(sparse, buffer->indices, (size_t)*buffer->count);
@@ -127,7 +118,7 @@ static void show_result(sparse_partial_t *self, uint64_t step)
 
 static void sparse_partial_take_result(baton_sparse_t *sparse)
 {
-    baton__sparse_settle(sparse);
+    baton__sparse_make_residual(sparse);
     end_epoch(of_epochs(sparse->epochs));
 }
 
@@ -138,9 +129,9 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
     baton__contribution_recover(&epochs->contribution, last, last + 1);
-    /* From now on waits return the results that were missed. */
+    /* From now on waits return the results that no wait has returned. */
     sparse->phase = BATON__SPARSE_NO_RESULT;
-    sparse->results.missed = last - epochs->seen;
+    sparse->results.unreturned = last - epochs->seen;
     epochs->begin.modes.base = last;
     epochs->arrived = last;
     atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
@@ -148,7 +139,7 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
 
 /* Continues after the last epoch that any rank has completed. Called while the
    application is in baton_group_recover. Later waits return the results that
-   the application has missed. Gradients that an epoch has taken are pending
+   the application has not got. Gradients that an epoch has taken are pending
    again, unless some rank has completed the epoch. */
 static bool sparse_partial_recover(void *arg, uint64_t epoch)
 {
@@ -161,7 +152,7 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
        taken gradients for a later epoch, all ranks have completed epoch
        `last`.) */
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    if (epoch > 0 && !baton__sparse_even_out(sparse, lacks, last)) {
+    if (epoch > 0 && !baton__sparse_complete_everywhere(sparse, lacks, last)) {
         return false;
     }
     if (c->newest > last) {
@@ -170,7 +161,8 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     sparse_partial_go_on(self, last);
     baton__quorum_recover(self->epochs.begin.quorum);
     baton__partial_begin_limit(&self->epochs, true);
-    return baton__sparse_recover(sparse, false, epoch);
+    baton__sparse_recover(sparse, false, epoch);
+    return true;
 }
 
 /* Called in a shrink, after the schedule has failed, so no epoch begins or ends
@@ -181,7 +173,7 @@ static bool sparse_partial_survive(baton_sparse_t *sparse)
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c);
     uint64_t epoch = lacks ? c->taken_for : c->newest;
-    if (!baton__sparse_even_out(sparse, lacks, epoch)) {
+    if (!baton__sparse_complete_everywhere(sparse, lacks, epoch)) {
         return false;
     }
     sparse_partial_go_on(self, c->newest);
@@ -202,15 +194,12 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     const baton_sparse_options_t *o = &sparse->options;
     if (baton__sparse_goes_on(&sparse->options) &&
         baton_group_is_simulated(sparse->group)) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "sparse \"%s\": on_loss is "
-                            "BATON_ON_LOSS_CONTINUE, which is not supported "
-                            "with a simulated group",
-                            sparse->name);
+        return baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, "sparse",
+                                   "on_loss is BATON_ON_LOSS_CONTINUE, which "
+                                   "is not supported with a simulated group");
     }
-    sparse->lasting = true;
-    sparse_partial_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
-    sparse->lasting = false;
+    sparse_partial_t *self = baton__sparse_keep_memory(
+        sparse, baton__sparse_alloc(sparse, 1, sizeof *self));
     if (self == NULL) {
         return BATON_OK;
     }
@@ -382,7 +371,7 @@ bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
 /* Called when the application has seen the results up to that of `step`, or
    will not ask for them. If these epochs have ended, their slots may be reused,
    so further epochs may run. */
-static void see(sparse_partial_t *self, uint64_t step)
+static void mark_seen(sparse_partial_t *self, uint64_t step)
 {
     if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
         baton__partial_limit(&self->epochs, &self->epochs.seen, step);
@@ -451,26 +440,26 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     }
     (void)pthread_mutex_unlock(lock_of(self));
     if (status == BATON_OK) {
-        see(self, step - 1);
+        mark_seen(self, step - 1);
         baton__partial_limit(epochs, &epochs->arrived, step);
         sparse->recovered = false;
-        sparse->results.missed = 0;
+        sparse->results.unreturned = 0;
         baton__sparse_started(sparse, false);
     }
     return status;
 }
 
 /* Makes the last step's result the current one (results.last) or, after a
-   recovery, the next of the results that the application has missed. */
+   recovery, the next of the results that no wait has returned. */
 static void sparse_partial_complete(baton_sparse_t *sparse,
                                     baton_status_t status)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     const uint64_t steps = baton__partial_steps(&self->epochs);
     if (status == BATON_OK) {
-        show_result(self, steps - sparse->results.missed);
+        show_result(self, steps - sparse->results.unreturned);
         sparse->steps = steps;
-        see(self, steps - sparse->results.missed);
+        mark_seen(self, steps - sparse->results.unreturned);
     }
 }
 
@@ -492,9 +481,8 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
         return BATON_OK;
     }
     (void)pthread_mutex_unlock(lock_of(self));
-    return baton__error(
-        BATON_ERR_BUSY, "%s \"%s\": an epoch that a peer has begun %s", doing,
-        sparse->name,
+    return baton__sparse_error(
+        sparse, BATON_ERR_BUSY, doing, "an epoch that a peer has begun %s",
         working ? "is running, or has failed"
                 : "has ended, and its step was not started here: do it on all "
                   "ranks after the same step, and before any starts the next");

@@ -40,13 +40,13 @@ void baton__sparse_begin(baton_sparse_t *sparse)
 {
     sparse->counting = (baton_sparse_stats_t){0};
     sparse->next = sparse->learned;
-    sparse->settling.done = false;
-    sparse->settling.merged = 0;
+    sparse->completion.done = false;
+    sparse->completion.team_sums = 0;
     sparse->input.clip_factor = 1;
     /* Other backends clip the gradient before the step, or on the device. */
     if (sparse->host != NULL) {
         sparse->input.clip_factor =
-            sparse->input.given_factor *
+            sparse->input.factor *
             accumulate_clip_factor(sparse, sparse->input.gradient);
     }
 }
@@ -169,15 +169,15 @@ void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
 void baton__sparse_advance(baton_sparse_t *sparse, bool dense)
 {
     baton__sparse_input_t *input = &sparse->input;
-    const baton__settling_t *settling = &sparse->settling;
+    const baton__completion_t *completion = &sparse->completion;
     const baton__sparse_buffer_t *result = sparse->results.shown;
     if (input->new_velocity == NULL || input->gradient == NULL) {
         return;
     }
     baton__sparse_exchange(&input->velocity, &input->new_velocity);
-    if (!dense && settling->selected != NULL) {
-        baton__sparse_mask(sparse, settling->selected,
-                           settling->selected_count);
+    if (!dense && completion->selected != NULL) {
+        baton__sparse_mask(sparse, completion->selected,
+                           completion->selected_count);
     } else if (!dense) {
         baton__sparse_mask(sparse, result->indices, (size_t)*result->count);
     }
@@ -208,11 +208,11 @@ size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
 size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
-                                         uint32_t *indices, size_t room)
+                                         uint32_t *indices, size_t capacity)
 {
     const baton_accumulation_t of =
         accumulation(sparse, 0, sparse->count, side);
-    return baton_accumulate_at_least(&of, threshold, indices, room);
+    return baton_accumulate_at_least(&of, threshold, indices, capacity);
 }
 
 void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,

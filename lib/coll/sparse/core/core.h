@@ -90,7 +90,7 @@ typedef struct baton__sparse_results {
     /* With options.partial, after a recovery: the number of results of earlier
        steps that no wait has returned yet. The next waits return these results,
        the oldest first. */
-    uint64_t missed;
+    uint64_t unreturned;
 } baton__sparse_results_t;
 
 /* The operands of a step. The backends set them, and accumulate.c reads
@@ -113,8 +113,8 @@ typedef struct baton__sparse_input {
     size_t part_count;
     bool summed; /* `work` already includes the gradient, which came in parts */
     /* The caller's factor for the running step's gradient. */
-    double given_factor;
-    /* The factor that scales the gradient: given_factor times that of
+    double factor;
+    /* The factor that scales the gradient: factor times that of
        clipping. */
     double clip_factor;
     /* The threshold that the next selection tries first. */
@@ -122,39 +122,54 @@ typedef struct baton__sparse_input {
 } baton__sparse_input_t;
 
 /* How an algorithm ends its steps. The algorithm sets all fields but `done`. */
-typedef struct baton__settling {
+typedef struct baton__completion {
     /* Turns `work`, as this rank's selections have left it, into the new
        residual, for a result of `count` entries. It is also called for a result
        that another rank has handed over: by then this rank, too, has made its
        selections, since no rank has a result before all ranks have selected. */
-    void (*settle)(void *algorithm, size_t count);
+    void (*make_residual)(void *algorithm, size_t count);
     /* Called in a recovery or a shrink, after the step failed on some ranks.
        With R-SAG (spardl_teams.c) teams sum their selections, and drop entries;
        each rank should have kept a share of these. Adds to `work` the shares of
        the living ranks whose step failed before they made that sum. NULL: the
        algorithm has no such sums. */
-    void (*make_up)(void *algorithm, size_t count);
+    void (*add_missing_shares)(void *algorithm, size_t count);
     void *algorithm;
-    bool done; /* `settle` is done for the running step */
+    bool done; /* the running step has its result */
     /* With R-SAG: the number of sums of teams that this rank has made in the
        running step. */
-    uint8_t merged;
+    uint8_t team_sums;
     /* The indices at which momentum masking clears the velocity: those of this
        rank's selection. NULL: those of the result. */
     const uint32_t *selected;
     size_t selected_count;
-} baton__settling_t;
+} baton__completion_t;
 
 /* The hand-over of results in a recovery or a shrink; see handover.c. */
 typedef struct baton__handover {
     baton_schedule_t *schedule;
-    int most_ranks;   /* size of the group at creation */
-    uint8_t *flags;   /* which ranks have which results; see handover.c */
-    char *piece;      /* the piece that is being handed over */
-    uint64_t handed;  /* number of pieces started in this hand-over */
-    uint64_t lacked;  /* the last step whose result was handed to this rank */
-    uint64_t made_up; /* the last step for which make_up has run */
+    int most_ranks;  /* size of the group at creation */
+    uint8_t *flags;  /* which ranks have which results; see handover.c */
+    char *piece;     /* the piece that is being handed over */
+    uint64_t handed; /* number of pieces started in this hand-over */
+    uint64_t lacked; /* the last step whose result was handed to this rank */
+    /* The last step for which add_missing_shares was called. */
+    uint64_t shares_added_for;
 } baton__handover_t;
+
+/* Stages of baton_sparse_shrink. */
+typedef enum baton__sparse_stage {
+    BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
+    BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
+    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have the result */
+    BATON__SPARSE_REBUILDS,
+    BATON__SPARSE_MOVED
+} baton__sparse_stage_t;
+
+/* The elements from `first` up to, but not including, `end`. */
+typedef struct baton__range {
+    size_t first, end;
+} baton__range_t;
 
 struct baton_sparse {
     baton_group_t *group;
@@ -165,21 +180,23 @@ struct baton_sparse {
     int teams; /* options.teams at creation */
     bool payload;
     bool connected;
+    bool out_of_memory; /* an allocation has failed */
     /* The group to which a shrink in progress moves; NULL: no shrink is in
        progress. */
     baton_group_t *survivors;
-    /* As in `options`: the number of elements of a vector, and their type. */
-    size_t count;
+    baton__sparse_stage_t stage; /* stage of that shrink */
+    /* As in `options`: the type of a vector's elements, and their number. */
     baton_dtype_t dtype;
+    size_t count;
     size_t element_bytes, entry_bytes, vector_bytes;
     size_t k;
 
     baton__sparse_memory_t *memory;
-    bool out_of_memory; /* an allocation has failed */
-    bool lasting; /* memory allocated now is kept if schedules are rebuilt */
 
     /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
+    baton_schedule_t *comparison;
+    baton__wrong_t wrong; /* an error in this rank's options, or of a build */
     /* States (baton_schedule_agree) the options of the set of tensors to which
        this sparse all-reduce belongs, in each schedule that the partial backend
        commits, also after a loss. NULL: it belongs to no set. */
@@ -202,13 +219,20 @@ struct baton_sparse {
     baton_schedule_t *latest;
     bool is_dense; /* the step that was started last is dense */
     baton__sparse_phase_t phase;
+    baton_end_fn on_end; /* the user's callback, or NULL */
+    void *on_end_arg;
+    uint64_t ended; /* calls of on_end so far */
 
     /* Vectors of n elements; NULL in a cost-only simulation. With the device
        backend, the residual is in `device`, and `work` is the buffer of dense
        steps. */
     char *residual, *work;
     baton__sparse_input_t input;
-    baton__settling_t settling;
+    /* Ranges of the next gradient that were contributed: the first
+       input.part_count of them are set. */
+    baton__range_t *parts;
+    size_t part_capacity;
+    baton__completion_t completion;
     baton__sparse_results_t results;
 
     baton__learned_t learned, next;
@@ -240,12 +264,12 @@ struct baton__sparse_backend {
        algorithm's. */
     baton_status_t (*build)(baton_sparse_t *sparse);
     /* Starts a step, or a flush. Calls baton__sparse_started on success. Only
-       the host backend scales the gradient by input.given_factor. */
+       the host backend scales the gradient by input.factor. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient);
     /* Called when a wait or test of the application has seen that a step has
-       ended with `status`, or takes a result that the application had
-       missed. */
+       ended with `status`, or takes a result of an earlier step that no wait
+       has returned yet. */
     void (*complete)(baton_sparse_t *sparse, baton_status_t status);
     /* Takes a part of the gradient of the next step, which is started without a
        gradient. NULL: not supported. */
@@ -317,29 +341,33 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
 
-/* Allocates zeroed memory. It is freed with the sparse all-reduce or, if
-   sparse->lasting is false now, before the schedules are rebuilt. If there is
-   no memory, out_of_memory is set and NULL returned. Builders that can continue
-   do so; their result is discarded. */
+/* Allocates zeroed memory. It is freed before the schedules are rebuilt, unless
+   it is passed to baton__sparse_keep_memory, and otherwise with the sparse
+   all-reduce. If there is no memory, out_of_memory is set and NULL returned.
+   Builders that can continue do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* Does what baton__sparse_alloc does, but returns NULL in a cost-only
    simulation, whose vectors have no memory. */
-void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* Does what baton__sparse_room does, but the memory is pinned and not
+void *baton__sparse_alloc_data(baton_sparse_t *sparse, size_t count,
+                               size_t bytes);
+/* Does what baton__sparse_alloc_data does, but the memory is pinned and not
    zeroed if gradients are on a device. */
-void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
-                                size_t bytes);
+void *baton__sparse_alloc_pinned(baton_sparse_t *sparse, size_t count,
+                                 size_t bytes);
 /* Does what baton__sparse_alloc does, but with memory of baton_device_alloc,
    which is not zeroed. */
-void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
-                                size_t bytes);
+void *baton__sparse_alloc_device(baton_sparse_t *sparse, baton_memory_t kind,
+                                 size_t bytes);
+/* Keeps the memory that was allocated last, which is passed as `memory`, if
+   schedules are rebuilt. Returns it. Does nothing if `memory` is NULL. */
+void *baton__sparse_keep_memory(const baton_sparse_t *sparse, void *memory);
 /* Frees the memory that belongs to the schedules and, if `all`, also the memory
-   that outlives them (see `lasting`). */
+   that was kept. */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates the buffers of sparse->results, each for results of up to
    `capacity` entries. */
-void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+void baton__sparse_alloc_results(baton_sparse_t *sparse, size_t capacity);
 /* Returns the bytes of `packed` in one buffer. */
 size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse);
 
@@ -349,7 +377,7 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
 /* Completes the result, which has `count` entries: removes entries of zero,
-   averages if options.average is set, and calls `settle`. */
+   averages if options.average is set, and calls `make_residual`. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
 /* Binds dense_buffer to `work`. */
@@ -369,6 +397,11 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 /* Records that a step was started. */
 void baton__sparse_started(baton_sparse_t *sparse, bool dense);
 
+/* Returns the result in a buffer, as of a step that includes this rank's
+   gradient. */
+baton_sparse_result_t
+baton__sparse_result_of(const baton__sparse_buffer_t *buffer);
+
 /* Publishes the result, the statistics and the learned state. The caller swaps
    the vectors afterwards. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
@@ -378,6 +411,11 @@ static inline size_t baton__velocity_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.short_velocity ? sizeof(uint16_t)
                                           : sparse->element_bytes;
+}
+
+static inline size_t baton__larger(size_t left, size_t right)
+{
+    return left > right ? left : right;
 }
 
 /* Swaps two vectors. */
@@ -390,8 +428,8 @@ static inline void baton__sparse_exchange(char **left, char **right)
 
 /* Called in a recovery, with the epoch that the callback of
    baton_schedule_on_recover gets. Adds the steps that the recovery has
-   confirmed to `steps`, and resets `learned` unless `dense`. Returns true. */
-bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
+   confirmed to `steps`, and resets `learned` unless `dense`. */
+void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */
@@ -401,18 +439,19 @@ void baton__sparse_build_handover(baton_sparse_t *sparse);
    this rank has completed or, if `lacks`, the step that this rank has started
    and not completed. The function must be called until it returns true; until
    then an epoch of the hand-over is running. */
-bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
-/* Called after baton__sparse_even_out. Returns true if any rank has completed
-   the step. */
-bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
+bool baton__sparse_complete_everywhere(baton_sparse_t *sparse, bool lacks,
+                                       uint64_t step);
+/* Called after baton__sparse_complete_everywhere. Returns true if any rank has
+   completed the step. */
+bool baton__sparse_any_completed(const baton_sparse_t *sparse, uint64_t step);
 /* Computes the new residual of a sparse step whose result was handed over,
    unless that is done. */
-void baton__sparse_settle(baton_sparse_t *sparse);
-/* Called by make_up. Returns true if `rank` has reported nothing, because it is
-   lost. */
+void baton__sparse_make_residual(baton_sparse_t *sparse);
+/* Called by add_missing_shares. Returns true if `rank` has reported nothing,
+   because it is lost. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
-/* Called by make_up. Returns true if `rank` has reported that it has not made
-   the sum of teams whose number, from 0, is `index`. */
+/* Called by add_missing_shares. Returns true if `rank` has reported that it has
+   not made the sum of teams whose number, from 0, is `index`. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
@@ -420,6 +459,13 @@ bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
    new schedules are built, in which this rank is `rank` of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 /* ---- checks ------------------------------------------------------------ */
+
+/* Sets an error (baton__error) whose message begins with `doing`, the caller's
+   activity, and the name. Returns `status`. Does nothing if that is
+   BATON_OK. */
+baton_status_t baton__sparse_error(const baton_sparse_t *sparse,
+                                   baton_status_t status, const char *doing,
+                                   const char *format, ...) BATON_PRINTF(4, 5);
 
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 
@@ -446,12 +492,12 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
 
 /* Reads the caller's options. On an error out->size is 0, and at most the name
    is set. */
-baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+baton_status_t baton__sparse_read(const baton_sparse_options_t *passed,
                                   baton_sparse_options_t *out);
 
 /* Checks the options and fills in defaults, for `size` ranks on `hosts` hosts.
    AUTO may remain, for baton__sparse_take_choice. */
-baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
+baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *passed,
                                      int size, int hosts,
                                      baton_sparse_options_t *out);
 
@@ -462,6 +508,11 @@ static inline bool baton__sparse_goes_on(const baton_sparse_options_t *o)
 static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
 {
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
+}
+
+static inline bool baton__is_density(double density)
+{
+    return density > 0 && density <= 1;
 }
 
 /* Returns k, the number of entries that a density selects from `count`
@@ -544,11 +595,11 @@ size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
 /* Accumulates all elements and writes the indices of those that reach the
-   threshold, up to `room` of them. Returns how many reach it. */
+   threshold, up to `capacity` of them. Returns how many reach it. */
 size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
-                                         uint32_t *indices, size_t room);
+                                         uint32_t *indices, size_t capacity);
 /* Returns a description of all elements of `work`, for functions that select
    from them. */
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
@@ -571,9 +622,11 @@ typedef struct baton__message {
     baton_length_t length;
     char *data;   /* set by begin and take; NULL in a cost-only simulation */
     size_t bytes; /* the message's length in this step */
+    int sends;    /* number of nodes that send the message */
 } baton__message_t;
 
-/* Initialises a message, without adding a node. */
+/* Initialises a message, without adding a node. The caller adds the nodes that
+   send it, and counts them in `sends`. */
 void baton__message_init(baton__message_t *message, baton_sparse_t *sparse,
                          size_t capacity);
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
@@ -621,9 +674,9 @@ void baton__entries_join(const baton_sparse_t *sparse, char *to,
                          const void *indices, const void *values,
                          size_t value_step, size_t count);
 
-/* Counts a sent message in the statistics. For nodes that send without a
-   baton__message_t. */
-void baton__message_count(baton_sparse_t *sparse, size_t bytes);
+/* Counts `sends` messages of `bytes` bytes each, which this rank sends, in the
+   statistics. baton__message_end does so for the message. */
+void baton__message_count(baton_sparse_t *sparse, int sends, size_t bytes);
 
 /* ---- Bruck all-gather -------------------------------------------------- */
 

@@ -12,26 +12,27 @@ void baton__device_allocate(baton_sparse_t *sparse)
     size_t most = 2 * o->max_k < o->count ? 2 * o->max_k + 1 : o->count;
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, most);
-    self->residual = baton__sparse_device_room(sparse, kind, bytes);
-    self->work = baton__sparse_device_room(sparse, kind, bytes);
+    self->residual = baton__sparse_alloc_device(sparse, kind, bytes);
+    self->work = baton__sparse_alloc_device(sparse, kind, bytes);
     if (o->momentum > 0) {
-        self->velocity = baton__sparse_device_room(sparse, kind, bytes);
-        self->new_velocity = baton__sparse_device_room(sparse, kind, bytes);
+        self->velocity = baton__sparse_alloc_device(sparse, kind, bytes);
+        self->new_velocity = baton__sparse_alloc_device(sparse, kind, bytes);
     }
     self->indices =
-        baton__sparse_device_room(sparse, kind, most * sizeof *self->indices);
-    self->scratch = baton__sparse_device_room(sparse, kind, scratch);
-    self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
+        baton__sparse_alloc_device(sparse, kind, most * sizeof *self->indices);
+    self->scratch = baton__sparse_alloc_device(sparse, kind, scratch);
+    self->square_sum = baton__mirror_alloc(sparse, NULL, sizeof(double));
 }
 
-baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
-                                   size_t bytes)
+baton__mirror_t baton__mirror_alloc(baton_sparse_t *sparse, void *host,
+                                    size_t bytes)
 {
     return (baton__mirror_t){
         .host = host != NULL ? host
-                             : baton__sparse_device_room(
+                             : baton__sparse_alloc_device(
                                    sparse, BATON_MEMORY_HOST, bytes),
-        .device = baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes),
+        .device =
+            baton__sparse_alloc_device(sparse, BATON_MEMORY_DEVICE, bytes),
     };
 }
 
@@ -229,6 +230,14 @@ static void device_work_remember(baton__sparse_device_t *self,
     self->latest = change;
 }
 
+static baton_device_method_t method_of(const baton__selecting_t *selecting)
+{
+    if (!selecting->sampled) {
+        return BATON_DEVICE_TOPK;
+    }
+    return selecting->earlier != 0 ? BATON_DEVICE_REUSED : BATON_DEVICE_SAMPLED;
+}
+
 void baton__enqueue_take(baton__enqueue_t *queue,
                          const baton__selecting_t *selecting, char *to,
                          baton__change_t *change)
@@ -237,9 +246,7 @@ void baton__enqueue_take(baton__enqueue_t *queue,
     baton__sparse_device_t *self = sparse->device;
     baton_device_selected_t *head = baton__selected_head(to);
     const baton_device_selection_t selection = {
-        .method = !selecting->sampled       ? BATON_DEVICE_TOPK
-                  : selecting->earlier != 0 ? BATON_DEVICE_REUSED
-                                            : BATON_DEVICE_SAMPLED,
+        .method = method_of(selecting),
         .from = {.dtype = sparse->dtype,
                  .side = selecting->side,
                  .values =
@@ -279,14 +286,14 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
 }
 
 /* Clears the velocity at `indices` by a TAKE, since the device has no operation
-   that only clears elements of a vector. The velocity's values go to `kept`,
+   that only clears elements of a vector. The velocity's values go to `saved`,
    whose old entries are not needed any more. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count)
 {
     const baton__sparse_device_t *self = queue->sparse->device;
     const baton_device_entries_t list = {.dtype = queue->sparse->dtype,
-                                         .data = self->kept,
+                                         .data = self->saved,
                                          .capacity = capacity,
                                          .count = count};
     if (self->velocity != NULL) {
@@ -301,16 +308,16 @@ void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count)
 {
     baton__sparse_device_t *self = queue->sparse->device;
-    const baton_device_entries_t kept = {
-        .dtype = queue->sparse->dtype, .data = self->kept, .capacity = count};
-    baton__enqueue_transfer(queue, BATON_DEVICE_GATHER, &kept, indices,
+    const baton_device_entries_t saved = {
+        .dtype = queue->sparse->dtype, .data = self->saved, .capacity = count};
+    baton__enqueue_transfer(queue, BATON_DEVICE_GATHER, &saved, indices,
                             self->work, 0);
     while (self->latest != NULL) {
         baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &self->latest->list,
                                 NULL, self->work, 0);
         self->latest = self->latest->earlier;
     }
-    baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &kept, NULL, self->work,
+    baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &saved, NULL, self->work,
                             0);
     baton__enqueue_mask(queue, indices, count, NULL);
 }

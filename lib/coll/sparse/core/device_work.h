@@ -50,20 +50,20 @@ struct baton__sparse_device {
     /* Device memory for values of `work` at the result's indices or, if
        momentum masking clears the velocity at selected indices, at those
        indices. */
-    char *kept;
+    char *saved;
     /* With clipping: the sum of the squares of the gradient's elements. */
     baton__mirror_t square_sum;
     baton__change_t *latest; /* the latest change of `work` in this step */
 };
 
-/* Allocates the vectors, and memory for selections, but not `kept`. The caller
+/* Allocates the vectors, and memory for selections, but not `saved`. The caller
    has set `port` and `device` before. */
 void baton__device_allocate(baton_sparse_t *sparse);
 
 /* Allocates a mirror. If `host` is not NULL, it becomes the mirror's pinned
    memory. Otherwise that memory is allocated, too. */
-baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
-                                   size_t bytes);
+baton__mirror_t baton__mirror_alloc(baton_sparse_t *sparse, void *host,
+                                    size_t bytes);
 
 /* ---- device calls ------------------------------------------------------ */
 

@@ -53,7 +53,7 @@ static int gather_rank_at(const baton__gather_t *gather, int distance)
 /* Returns an upper bound for the bytes of `count` parts. The first of them is
    the part of the member that comes `from` places after this one, around the
    ring. */
-static size_t room(const baton__gather_t *gather, int from, int count)
+static size_t parts_capacity(const baton__gather_t *gather, int from, int count)
 {
     const baton__gather_plan_t *plan = &gather->plan;
     size_t bytes = 0;
@@ -74,7 +74,7 @@ static baton_status_t set_sent(baton__gather_t *gather, baton_call_t *call,
     }
     const gather_round_t *round = &gather->rounds[index];
     size_t bytes = gather->offsets[round->parts];
-    baton__message_count(gather->plan.sparse, bytes);
+    baton__message_count(gather->plan.sparse, 1, bytes);
     return baton_call_set_length(call, round->sent, bytes);
 }
 
@@ -87,11 +87,11 @@ static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
     size_t begin = gather->offsets[round->have];
     size_t at = 0;
     for (int j = round->have; j < round->have + round->parts; j++) {
-        int who = member(gather, j);
+        int owner = member(gather, j);
         size_t extent =
             data == NULL || plan->extent == NULL
-                ? plan->nominal(plan->arg, who)
-                : plan->extent(plan->arg, who, data + at, bytes - at);
+                ? plan->nominal(plan->arg, owner)
+                : plan->extent(plan->arg, owner, data + at, bytes - at);
         if (data != NULL && extent > bytes - at) {
             return false;
         }
@@ -183,13 +183,13 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
     *round = (gather_round_t){
         .gather = gather, .have = reach, .parts = left < reach ? left : reach};
     baton_view_t prefix = gather->view;
-    prefix.bytes = room(gather, 0, round->parts);
+    prefix.bytes = parts_capacity(gather, 0, round->parts);
     baton_node_t send =
         baton_add_send(s, gather_rank_at(gather, -reach), prefix);
     round->sent = baton_add_length(s);
     baton_set_length(s, send, round->sent);
     baton__message_recv(&round->received, sparse, gather_rank_at(gather, reach),
-                        room(gather, reach, round->parts));
+                        parts_capacity(gather, reach, round->parts));
     baton_node_t call =
         baton__sparse_call_after(sparse, before, gather_append, round);
     baton_before(s, before, send);
@@ -222,7 +222,7 @@ baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
         return ready;
     }
     gather->round_count = baton__log2_ceil(size);
-    size_t bytes = room(gather, 0, size);
+    size_t bytes = parts_capacity(gather, 0, size);
     gather->view =
         baton_view(baton_buffer_scratch(sparse->schedule, bytes), 0, bytes);
     for (int i = 0; i < gather->round_count; i++) {

@@ -35,19 +35,14 @@ static size_t flag_bytes(const baton_sparse_t *sparse)
     return RANKS + (size_t)sparse->handover.most_ranks;
 }
 
-static size_t larger_of(size_t left, size_t right)
-{
-    return left > right ? left : right;
-}
-
 /* Returns the bytes of a piece: MOST_PIECE or, if that is shorter, the longest
    result; but at least those of the flags. */
 static size_t piece_bytes(const baton_sparse_t *sparse)
 {
     size_t result =
-        larger_of(baton__sparse_packed_bytes(sparse), sparse->vector_bytes);
-    return larger_of(result < MOST_PIECE ? result : MOST_PIECE,
-                     flag_bytes(sparse));
+        baton__larger(baton__sparse_packed_bytes(sparse), sparse->vector_bytes);
+    return baton__larger(result < MOST_PIECE ? result : MOST_PIECE,
+                         flag_bytes(sparse));
 }
 
 void baton__sparse_build_handover(baton_sparse_t *sparse)
@@ -74,7 +69,7 @@ void baton__sparse_build_handover(baton_sparse_t *sparse)
     baton_add_allreduce_binomial(s, &args);
 }
 
-bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step)
+bool baton__sparse_any_completed(const baton_sparse_t *sparse, uint64_t step)
 {
     const uint8_t *flags = sparse->handover.flags;
     return flags == NULL || flags[HAS + step % 4] != 0;
@@ -127,7 +122,7 @@ static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
 /* Tells all ranks which step this rank has completed last or, if it lacks the
    result, has started and not completed. Returns true if the reports of all
    ranks have arrived. */
-static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
+static bool handover_report(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     const baton__handover_t *self = &sparse->handover;
     uint8_t *flags = self->flags;
@@ -139,7 +134,7 @@ static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
         bool knows = (lacks || self->lacked == step) && !sparse->is_dense;
         flags[RANKS + sparse->rank] =
             (uint8_t)((step % 4) << MADE_BITS |
-                      (knows ? (uint8_t)(sparse->settling.merged + 1)
+                      (knows ? (uint8_t)(sparse->completion.team_sums + 1)
                              : made_all));
         flags[LACKS + step % 4] = lacks;
         flags[HAS + (step - lacks) % 4] = 1;
@@ -152,19 +147,19 @@ static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
 static bool handover_pass_result(baton_sparse_t *sparse, bool gets)
 {
     const baton__sparse_results_t *results = &sparse->results;
-    char *dense = sparse->backend->dense_result != NULL
-                      ? sparse->backend->dense_result(sparse, gets)
-                      : NULL;
+    char *data = NULL;
+    size_t bytes = sparse->vector_bytes;
     if (!any_lacks(sparse)) {
         return true;
     }
-    if (dense != NULL) {
-        return handover_pass_on(sparse, 1, dense, sparse->vector_bytes, !gets,
-                                gets);
+    if (sparse->backend->dense_result != NULL) {
+        data = sparse->backend->dense_result(sparse, gets);
     }
-    char *packed = gets ? results->next->packed : results->shown->packed;
-    return handover_pass_on(sparse, 1, packed,
-                            baton__sparse_packed_bytes(sparse), !gets, gets);
+    if (data == NULL) {
+        data = gets ? results->next->packed : results->shown->packed;
+        bytes = baton__sparse_packed_bytes(sparse);
+    }
+    return handover_pass_on(sparse, 1, data, bytes, !gets, gets);
 }
 
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
@@ -175,33 +170,35 @@ bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index)
 {
-    uint8_t told = sparse->handover.flags[RANKS + rank];
-    return told != 0 && told >> MADE_BITS == sparse->handover.made_up % 4 &&
-           (told & made_all) <= index + 1;
+    uint8_t report = sparse->handover.flags[RANKS + rank];
+    return report != 0 &&
+           report >> MADE_BITS == sparse->handover.shares_added_for % 4 &&
+           (report & made_all) <= index + 1;
 }
 
-/* Adds to the residual what make_up adds to `work`: the shares of dropped
-   entries that ranks did not keep because this step failed on them. */
-static void handover_make_up(baton_sparse_t *sparse, uint64_t step)
+/* Adds to the residual what add_missing_shares adds to `work`: the shares of
+   dropped entries that ranks did not keep because this step failed on them. */
+static void handover_add_missing_shares(baton_sparse_t *sparse, uint64_t step)
 {
-    const baton__settling_t *settling = &sparse->settling;
-    if (settling->make_up != NULL && sparse->handover.made_up != step &&
-        any_lacks(sparse)) {
-        sparse->handover.made_up = step;
+    const baton__completion_t *completion = &sparse->completion;
+    if (completion->add_missing_shares != NULL &&
+        sparse->handover.shares_added_for != step && any_lacks(sparse)) {
+        sparse->handover.shares_added_for = step;
         sparse->results.next = sparse->results.shown;
         baton__sparse_exchange(&sparse->work, &sparse->residual);
-        settling->make_up(settling->algorithm,
-                          (size_t)*sparse->results.shown->count);
+        completion->add_missing_shares(completion->algorithm,
+                                       (size_t)*sparse->results.shown->count);
         baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
 }
 
-bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step)
+bool baton__sparse_complete_everywhere(baton_sparse_t *sparse, bool lacks,
+                                       uint64_t step)
 {
-    if (!handover_tell(sparse, lacks, step)) {
+    if (!handover_report(sparse, lacks, step)) {
         return false;
     }
-    bool gets = lacks && baton__sparse_is_had(sparse, step);
+    bool gets = lacks && baton__sparse_any_completed(sparse, step);
     if (!handover_pass_result(sparse, gets)) {
         return false;
     }
@@ -210,6 +207,6 @@ bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step)
         sparse->handover.lacked = step;
         sparse->backend->take_result(sparse);
     }
-    handover_make_up(sparse, lacks && !gets ? step - 1 : step);
+    handover_add_missing_shares(sparse, lacks && !gets ? step - 1 : step);
     return true;
 }

@@ -4,11 +4,13 @@
 
 #include "base/alloc.h"
 
+#include <assert.h>
+
 struct baton__sparse_memory {
     baton__sparse_memory_t *next;
     void *memory;
     bool of_device; /* baton_device_alloc has allocated the memory */
-    bool lasts; /* the memory outlives the schedules: sparse->lasting was set */
+    bool lasts;     /* the memory outlives the schedules */
     baton_memory_t kind;
 };
 
@@ -26,17 +28,16 @@ static void free_piece(const baton_sparse_t *sparse,
 static void *sparse_memory_keep(baton_sparse_t *sparse,
                                 baton__sparse_memory_t piece)
 {
-    baton__sparse_memory_t *kept =
-        piece.memory != NULL ? baton__alloc(1, sizeof *kept) : NULL;
-    if (kept == NULL) {
+    baton__sparse_memory_t *record =
+        piece.memory != NULL ? baton__alloc(1, sizeof *record) : NULL;
+    if (record == NULL) {
         free_piece(sparse, &piece);
         sparse->out_of_memory = true;
         return NULL;
     }
     piece.next = sparse->memory;
-    piece.lasts = sparse->lasting;
-    *kept = piece;
-    sparse->memory = kept;
+    *record = piece;
+    sparse->memory = record;
     return piece.memory;
 }
 
@@ -46,13 +47,14 @@ void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes)
         sparse, (baton__sparse_memory_t){.memory = baton__alloc(count, bytes)});
 }
 
-void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes)
+void *baton__sparse_alloc_data(baton_sparse_t *sparse, size_t count,
+                               size_t bytes)
 {
     return sparse->payload ? baton__sparse_alloc(sparse, count, bytes) : NULL;
 }
 
-void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
-                                size_t bytes)
+void *baton__sparse_alloc_device(baton_sparse_t *sparse, baton_memory_t kind,
+                                 size_t bytes)
 {
     baton__sparse_memory_t piece = {.of_device = true, .kind = kind};
     (void)!baton_device_alloc(baton_group_engine(sparse->group), kind,
@@ -60,13 +62,22 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
     return sparse_memory_keep(sparse, piece);
 }
 
-void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
-                                size_t bytes)
+void *baton__sparse_alloc_pinned(baton_sparse_t *sparse, size_t count,
+                                 size_t bytes)
 {
     return sparse->options.memory == BATON_MEMORY_DEVICE
-               ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                           count * bytes)
-               : baton__sparse_room(sparse, count, bytes);
+               ? baton__sparse_alloc_device(sparse, BATON_MEMORY_HOST,
+                                            count * bytes)
+               : baton__sparse_alloc_data(sparse, count, bytes);
+}
+
+void *baton__sparse_keep_memory(const baton_sparse_t *sparse, void *memory)
+{
+    if (memory != NULL) {
+        assert(sparse->memory->memory == memory);
+        sparse->memory->lasts = true;
+    }
+    return memory;
 }
 
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
@@ -95,7 +106,7 @@ void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
     sparse->size = size;
     baton_sparse_options_t *o = &sparse->options;
     o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
-    sparse->settling.make_up = NULL;
+    sparse->completion.add_missing_shares = NULL;
     sparse->handover.flags = NULL;
     sparse->out_of_memory = false;
 }

@@ -20,6 +20,7 @@ void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity)
 {
     baton__message_init(message, sparse, capacity);
+    message->sends = 1;
     message->node = baton_add_send(sparse->schedule, peer, message->view);
     baton_set_length(sparse->schedule, message->node, message->length);
 }
@@ -38,17 +39,17 @@ char *baton__message_begin(baton__message_t *message, baton_call_t *call)
     return message->data;
 }
 
-void baton__message_count(baton_sparse_t *sparse, size_t bytes)
+void baton__message_count(baton_sparse_t *sparse, int sends, size_t bytes)
 {
-    sparse->counting.messages_sent++;
-    sparse->counting.bytes_sent += bytes;
+    sparse->counting.messages_sent += (uint64_t)sends;
+    sparse->counting.bytes_sent += (uint64_t)sends * bytes;
 }
 
 baton_status_t baton__message_end(baton__message_t *message, baton_call_t *call,
                                   size_t bytes)
 {
     message->bytes = bytes;
-    baton__message_count(message->sparse, bytes);
+    baton__message_count(message->sparse, message->sends, bytes);
     return baton_call_set_length(call, message->length, bytes);
 }
 

@@ -34,12 +34,31 @@ const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
                                                     : "?";
 }
 
-/* Checks the value of an enumeration. */
-static bool in_range(const char *name, int value, int most,
+/* What algorithms support: options.partial, gradients on a device, in_place,
+   and teams. Algorithms that learn from earlier selections do not support
+   partial steps: they would learn from empty selections, too. */
+enum { PARTIAL = 1, DEVICE = 2, IN_PLACE = 4, TEAMS = 8 };
+static const uint8_t supports[BATON_SPARSE_COUNT] = {
+    [BATON_SPARSE_AUTO] = PARTIAL | IN_PLACE | TEAMS,
+    [BATON_SPARSE_SPARDL] = PARTIAL | DEVICE | IN_PLACE | TEAMS,
+    [BATON_SPARSE_TOPKA] = PARTIAL | DEVICE,
+    [BATON_SPARSE_TOPKDSA] = PARTIAL,
+    [BATON_SPARSE_GTOPK] = PARTIAL,
+    [BATON_SPARSE_REDSYNC] = DEVICE,
+    [BATON_SPARSE_DENSE] = DEVICE | IN_PLACE,
+};
+
+bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm)
+{
+    return (supports[algorithm] & DEVICE) != 0;
+}
+
+/* Checks an option that is an enumeration or a number of epochs. */
+static bool in_range(const char *name, int64_t value, int most,
                      baton__wrong_t *wrong)
 {
     return (value >= 0 && value <= most) ||
-           REFUSE("%s is %d; allowed: 0 to %d", name, value, most);
+           REFUSE("%s is %lld; allowed: 0 to %d", name, (long long)value, most);
 }
 
 static bool check_size(const baton_sparse_options_t *o, baton__wrong_t *wrong)
@@ -52,7 +71,7 @@ static bool check_size(const baton_sparse_options_t *o, baton__wrong_t *wrong)
                    (unsigned long)UINT32_MAX)) &&
            (o->k <= o->count ||
             REFUSE("k is %zu; allowed: 1 to count, %zu", o->k, o->count)) &&
-           (o->k > 0 || (o->density > 0 && o->density <= 1) ||
+           (o->k > 0 || baton__is_density(o->density) ||
             REFUSE("density is %g, and k is 0; allowed: above 0 and at most "
                    "1, or a k",
                    o->density)) &&
@@ -65,8 +84,6 @@ static bool sparse_options_check_kind(const baton_sparse_options_t *o, int size,
                                       baton__wrong_t *wrong)
 {
     const char *algorithm = baton_sparse_algorithm_name(o->algorithm);
-    const bool may_have_teams = o->algorithm == BATON_SPARSE_AUTO ||
-                                o->algorithm == BATON_SPARSE_SPARDL;
     return in_range("algorithm", (int)o->algorithm, BATON_SPARSE_COUNT - 1,
                     wrong) &&
            in_range("memory", (int)o->memory, BATON_MEMORY_DEVICE, wrong) &&
@@ -77,11 +94,12 @@ static bool sparse_options_check_kind(const baton_sparse_options_t *o, int size,
             REFUSE("teams is %d; allowed: the divisors of %d ranks, or "
                    "BATON_SPARSE_TEAMS_AUTO, -1",
                    o->teams, size)) &&
-           (o->teams <= 1 || may_have_teams ||
+           (o->teams <= 1 || (supports[o->algorithm] & TEAMS) != 0 ||
             REFUSE("teams is %d with algorithm %s, which has none; allowed: "
                    "with spardl or auto",
                    o->teams, algorithm)) &&
-           (o->exchange == BATON_EXCHANGE_AUTO || may_have_teams ||
+           (o->exchange == BATON_EXCHANGE_AUTO ||
+            (supports[o->algorithm] & TEAMS) != 0 ||
             REFUSE("exchange is set with algorithm %s, which has no teams; "
                    "allowed: with spardl or auto",
                    algorithm)) &&
@@ -148,41 +166,20 @@ static bool check_not_partial(const baton_sparse_options_t *o,
     return true;
 }
 
-/* Returns true if the algorithm supports options.partial. Algorithms that learn
-   from earlier selections do not: they would learn from empty selections,
-   too. */
-static bool may_be_partial(baton_sparse_algorithm_t algorithm)
-{
-    return algorithm == BATON_SPARSE_AUTO || algorithm == BATON_SPARSE_SPARDL ||
-           algorithm == BATON_SPARSE_TOPKA ||
-           algorithm == BATON_SPARSE_TOPKDSA || algorithm == BATON_SPARSE_GTOPK;
-}
-
-bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm)
-{
-    return algorithm == BATON_SPARSE_SPARDL ||
-           algorithm == BATON_SPARSE_TOPKA ||
-           algorithm == BATON_SPARSE_REDSYNC || algorithm == BATON_SPARSE_DENSE;
-}
-
 static bool sparse_options_check_partial(const baton_sparse_options_t *o,
                                          int size, baton__wrong_t *wrong)
 {
     if (!o->partial) {
         return check_not_partial(o, wrong);
     }
-    const bool long_history = o->history > MOST_EPOCHS;
     const uint32_t history = o->history == 0 ? HISTORY : o->history;
     const baton__choice_t choice = {o->mode, o->mode_ranks};
-    return (may_be_partial(o->algorithm) ||
+    return ((supports[o->algorithm] & PARTIAL) != 0 ||
             REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
                    "topka, topkdsa, gtopk",
                    baton_sparse_algorithm_name(o->algorithm))) &&
-           ((!long_history && o->max_staleness <= MOST_EPOCHS) ||
-            REFUSE("%s is %u; allowed: 0 to %d",
-                   long_history ? "history" : "max_staleness",
-                   long_history ? o->history : o->max_staleness,
-                   (int)MOST_EPOCHS)) &&
+           in_range("history", o->history, MOST_EPOCHS, wrong) &&
+           in_range("max_staleness", o->max_staleness, MOST_EPOCHS, wrong) &&
            in_range("on_loss", (int)o->on_loss, BATON_ON_LOSS_CONTINUE,
                     wrong) &&
            (!baton__sparse_goes_on(o) || o->teams == 0 || o->teams == 1 ||
@@ -196,31 +193,53 @@ static bool sparse_options_check_partial(const baton_sparse_options_t *o,
             REFUSE("%s", baton_error_message()));
 }
 
+/* Returns the name of an option that is not supported with in_place, or
+   NULL. */
+static const char *excludes_in_place(const baton_sparse_options_t *o)
+{
+    if (o->partial) {
+        return "partial";
+    }
+    if (o->momentum != 0) {
+        return "momentum";
+    }
+    if (o->clip != 0) {
+        return "clip";
+    }
+    if (o->memory != BATON_MEMORY_HOST) {
+        return "device memory";
+    }
+    return (supports[o->algorithm] & IN_PLACE) != 0
+               ? NULL
+               : baton_sparse_algorithm_name(o->algorithm);
+}
+
 static bool sparse_options_check_in_place(const baton_sparse_options_t *o,
                                           baton__wrong_t *wrong)
 {
-    const char *with = o->partial                       ? "partial"
-                       : o->momentum != 0               ? "momentum"
-                       : o->clip != 0                   ? "clip"
-                       : o->memory != BATON_MEMORY_HOST ? "device memory"
-                       : o->algorithm == BATON_SPARSE_AUTO ||
-                               o->algorithm == BATON_SPARSE_SPARDL ||
-                               o->algorithm == BATON_SPARSE_DENSE
-                           ? NULL
-                           : baton_sparse_algorithm_name(o->algorithm);
+    const char *with = excludes_in_place(o);
     return !o->in_place || with == NULL ||
            REFUSE("in_place is set with %s; allowed: auto, spardl and dense, "
                   "in host memory, without partial, momentum and clip",
                   with);
 }
 
+/* Returns what is not supported with short_velocity, or NULL. */
+static const char *excludes_short_velocity(const baton_sparse_options_t *o)
+{
+    if (o->momentum == 0) {
+        return "no momentum";
+    }
+    if (o->dtype != BATON_F32) {
+        return baton_dtype_name(o->dtype);
+    }
+    return o->memory != BATON_MEMORY_HOST ? "device memory" : NULL;
+}
+
 static bool check_velocity(const baton_sparse_options_t *o,
                            baton__wrong_t *wrong)
 {
-    const char *with = o->momentum == 0        ? "no momentum"
-                       : o->dtype != BATON_F32 ? baton_dtype_name(o->dtype)
-                       : o->memory != BATON_MEMORY_HOST ? "device memory"
-                                                        : NULL;
+    const char *with = excludes_short_velocity(o);
     return !o->short_velocity || with == NULL ||
            REFUSE("short_velocity is set with %s; allowed: with a momentum, of "
                   "f32, in host memory",
@@ -236,13 +255,15 @@ static void sparse_options_fill(baton_sparse_options_t *o)
         o->algorithm = BATON_SPARSE_SPARDL;
     }
     o->teams = o->teams == 0 ? 1 : o->teams;
-    if (o->k == 0 && o->density > 0 && o->density <= 1) {
+    if (o->k == 0 && baton__is_density(o->density)) {
         o->k = baton__entries_of(o->count, o->density);
     }
-    /* Warm-up steps send all elements as entries. */
-    o->max_k = o->partial && o->warmup > 0 ? o->count
-               : o->max_k == 0             ? o->k
-                                           : o->max_k;
+    if (o->partial && o->warmup > 0) {
+        /* Warm-up steps send all elements as entries. */
+        o->max_k = o->count;
+    } else if (o->max_k == 0) {
+        o->max_k = o->k;
+    }
 }
 
 /* Returns true if the costs of messages decide the algorithm or the number of
@@ -270,12 +291,12 @@ static void fill_link(baton_sparse_options_t *o, int hosts,
     }
 }
 
-baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
+baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *passed,
                                      int size, int hosts,
                                      baton_sparse_options_t *out)
 {
     baton__wrong_t wrong = {0};
-    *out = *given;
+    *out = *passed;
     if (out->dtype == BATON_DTYPE_NONE) {
         out->dtype = BATON_F32;
     }
@@ -293,28 +314,28 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* Returns true if `given` is large enough to contain a name. The size is 0 if
+/* Returns true if `passed` is large enough to contain a name. The size is 0 if
    the caller has set the struct to zeros instead of using its initializer. */
-static bool has_name(const baton_sparse_options_t *given)
+static bool has_name(const baton_sparse_options_t *passed)
 {
     const size_t least =
-        offsetof(baton_sparse_options_t, name) + sizeof given->name;
-    return given->size == 0 ||
-           (given->size >= least && given->size <= BATON__OPTIONS_MOST);
+        offsetof(baton_sparse_options_t, name) + sizeof passed->name;
+    return passed->size == 0 ||
+           (passed->size >= least && passed->size <= BATON__OPTIONS_MOST);
 }
 
-baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
+baton_status_t baton__sparse_read(const baton_sparse_options_t *passed,
                                   baton_sparse_options_t *out)
 {
     *out = (baton_sparse_options_t){0};
-    if (given == NULL) {
+    if (passed == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "sparse all-reduce: options is NULL");
     }
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "sparse options", "BATON_SPARSE_OPTIONS");
+        out, sizeof *out, passed, "sparse options", "BATON_SPARSE_OPTIONS");
     if (status != BATON_OK) {
-        out->name = has_name(given) ? given->name : NULL;
+        out->name = has_name(passed) ? passed->name : NULL;
     }
     return status;
 }
@@ -489,11 +510,9 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
     list_options(&sparse->options, list);
     for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
         if (list[i].word != stored[i]) {
-            return baton__error(
-                BATON_ERR_INVALID,
-                "import \"%s\": options differ: %s is %s, and "
-                "%s in the state",
-                sparse->name, list[i].name,
+            return baton__sparse_error(
+                sparse, BATON_ERR_INVALID, "import",
+                "options differ: %s is %s, and %s in the state", list[i].name,
                 sparse_options_value_of(&list[i], list[i].word, own),
                 sparse_options_value_of(&list[i], stored[i], other));
         }

@@ -8,6 +8,8 @@
 #include <baton/coll.h>
 #include <baton/partial.h>
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- call nodes -------------------------------------------------------- */
@@ -60,6 +62,18 @@ baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse)
     return baton_view(sparse->dense_buffer, 0, bytes);
 }
 
+/* Returns the builder for dense steps. If each host has one rank, this must be
+   the algorithm that baton_sparse_cost assumes. */
+static baton_allreduce_fn dense_builder(const baton_sparse_t *sparse)
+{
+    if (baton_schedule_hosts(sparse->dense) < sparse->size) {
+        return baton_add_allreduce;
+    }
+    return sparse->vector_bytes <= BATON_PARTIAL_TREE_BYTES
+               ? baton_add_allreduce_binomial
+               : baton_add_allreduce_circulant;
+}
+
 void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                              baton_view_t work, baton_node_t accumulated)
 {
@@ -72,12 +86,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                                    .op = sparse->options.average ? BATON_AVG
                                                                  : BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
-    /* If each host has one rank, this must be the algorithm that
-       baton_sparse_cost assumes. */
-    (baton_schedule_hosts(s) < sparse->size ? baton_add_allreduce
-     : work.bytes <= BATON_PARTIAL_TREE_BYTES
-         ? baton_add_allreduce_binomial
-         : baton_add_allreduce_circulant)(s, &args);
+    dense_builder(sparse)(s, &args);
     baton_enclose_end(s, inside, accumulated, end);
 }
 
@@ -93,7 +102,7 @@ size_t baton__sparse_packed_bytes(const baton_sparse_t *sparse)
    the application may still read the last result. Schedules of fewer ranks need
    no larger buffers: the capacity is at least the number of ranks, as each
    block has one entry or more. */
-void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
+void baton__sparse_alloc_results(baton_sparse_t *sparse, size_t capacity)
 {
     baton__sparse_results_t *self = &sparse->results;
     if (self->buffers != NULL && capacity <= self->capacity) {
@@ -106,11 +115,11 @@ void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
        aligned. */
     self->capacity = (capacity + 3) / 4 * 4;
     size_t bytes = baton__sparse_packed_bytes(sparse);
-    sparse->lasting = true;
-    char *memory = baton__sparse_copied_room(sparse, self->buffer_count, bytes);
-    self->buffers =
-        baton__sparse_alloc(sparse, self->buffer_count, sizeof *self->buffers);
-    sparse->lasting = false;
+    char *memory = baton__sparse_keep_memory(
+        sparse, baton__sparse_alloc_pinned(sparse, self->buffer_count, bytes));
+    self->buffers = baton__sparse_keep_memory(
+        sparse,
+        baton__sparse_alloc(sparse, self->buffer_count, sizeof *self->buffers));
     for (size_t i = 0; !sparse->out_of_memory && i < self->buffer_count; i++) {
         baton__sparse_buffer_t *buffer = &self->buffers[i];
         buffer->count = &buffer->none;
@@ -133,21 +142,23 @@ void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                         to->values + at * sparse->element_bytes);
 }
 
-static void settle(baton_sparse_t *sparse, size_t count)
+static void complete_result(baton_sparse_t *sparse, size_t count)
 {
     *sparse->results.next->count = sparse->payload ? count : 0;
+    sparse->counting.algorithm = sparse->options.algorithm;
+    sparse->counting.rounds = sparse->rounds;
     sparse->counting.nnz = count;
-    sparse->settling.done = true;
-    if (sparse->payload && sparse->settling.settle != NULL &&
+    sparse->completion.done = true;
+    if (sparse->payload && sparse->completion.make_residual != NULL &&
         !sparse->options.in_place) {
-        sparse->settling.settle(sparse->settling.algorithm, count);
+        sparse->completion.make_residual(sparse->completion.algorithm, count);
     }
 }
 
-void baton__sparse_settle(baton_sparse_t *sparse)
+void baton__sparse_make_residual(baton_sparse_t *sparse)
 {
-    if (!sparse->settling.done) {
-        settle(sparse, (size_t)*sparse->results.next->count);
+    if (!sparse->completion.done) {
+        complete_result(sparse, (size_t)*sparse->results.next->count);
     }
 }
 
@@ -159,7 +170,7 @@ static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
     const baton__sparse_buffer_t *buffer = sparse->results.next;
     baton_selection_t of = {
         .dtype = sparse->dtype, .values = buffer->values, .count = count};
-    size_t kept = 0;
+    size_t remaining = 0;
     if (!sparse->payload || baton_select_count(&of, 1) == count) {
         return count;
     }
@@ -167,11 +178,11 @@ static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
     for (size_t i = 0; i < count; i++) {
         of.values = buffer->values + i * size;
         if (baton_select_count(&of, 1) > 0) {
-            buffer->indices[kept] = buffer->indices[i];
-            memmove(buffer->values + kept++ * size, of.values, size);
+            buffer->indices[remaining] = buffer->indices[i];
+            memmove(buffer->values + remaining++ * size, of.values, size);
         }
     }
-    return kept;
+    return remaining;
 }
 
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
@@ -181,7 +192,7 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
         baton_elements_scale(sparse->dtype, sparse->results.next->values, count,
                              1.0 / sparse->size);
     }
-    settle(sparse, count);
+    complete_result(sparse, count);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -203,6 +214,17 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense)
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
+baton_sparse_result_t
+baton__sparse_result_of(const baton__sparse_buffer_t *buffer)
+{
+    return (baton_sparse_result_t){
+        .count = (size_t)*buffer->count,
+        .indices = buffer->indices,
+        .values = buffer->values,
+        .included = true,
+    };
+}
+
 /* Completes a step. `work` is the result of a dense step, which leaves nothing
    for the residual. After a recovery leaves `steps` and `learned` as they are,
    since ranks would differ in them otherwise: the recovery has counted the step
@@ -220,14 +242,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
         sparse->counting.nnz = results->last.count;
     } else {
         results->shown = results->next;
-        results->last = (baton_sparse_result_t){
-            .count = (size_t)*results->next->count,
-            .indices = results->next->indices,
-            .values = results->next->values,
-            .included = true,
-        };
-        sparse->counting.algorithm = sparse->options.algorithm;
-        sparse->counting.rounds = sparse->rounds;
+        results->last = baton__sparse_result_of(results->next);
     }
     sparse->stats = sparse->counting;
     if (!sparse->recovered) {
@@ -238,7 +253,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 
 /* In a recovery the callbacks of all ranks get the same epoch. So all ranks
    compute the same number of steps. */
-bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
+void baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     sparse->base[dense] += epoch;
     sparse->steps = sparse->base[false] + sparse->base[true];
@@ -247,18 +262,31 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
     }
     sparse->input.part_count = 0;
     sparse->recovered = true;
-    return true;
 }
 
 /* ---- checks ------------------------------------------------------------ */
 
+baton_status_t baton__sparse_error(const baton_sparse_t *sparse,
+                                   baton_status_t status, const char *doing,
+                                   const char *format, ...)
+{
+    char text[BATON__MESSAGE_BYTES];
+    va_list args;
+    if (status == BATON_OK) {
+        return status;
+    }
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return baton__error(status, "%s \"%s\": %s", doing, sparse->name, text);
+}
+
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse)
 {
-    return baton__error(BATON_ERR_NO_MEMORY,
-                        "sparse \"%s\": no memory for %zu elements of %zu "
-                        "bytes and %zu entries",
-                        sparse->name, sparse->count, sparse->element_bytes,
-                        sparse->options.max_k);
+    return baton__sparse_error(
+        sparse, BATON_ERR_NO_MEMORY, "sparse",
+        "no memory for %zu elements of %zu bytes and %zu entries",
+        sparse->count, sparse->element_bytes, sparse->options.max_k);
 }
 
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing)
@@ -276,11 +304,10 @@ baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
     }
     return sparse->connected && sparse->survivors == NULL
                ? BATON_OK
-               : baton__error(BATON_ERR_STATE,
-                              "%s \"%s\": it is not connected: call "
-                              "baton_sparse_%s first",
-                              doing, sparse->name,
-                              sparse->connected ? "shrink" : "connect");
+               : baton__sparse_error(
+                     sparse, BATON_ERR_STATE, doing,
+                     "it is not connected: call baton_sparse_%s first",
+                     sparse->connected ? "shrink" : "connect");
 }
 
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
@@ -289,9 +316,8 @@ baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
     baton_status_t status = baton__sparse_check_connected(sparse, doing);
     return status != BATON_OK || sparse->phase != BATON__SPARSE_RUNNING
                ? status
-               : baton__error(BATON_ERR_BUSY,
-                              "%s \"%s\": a step is running: wait for it",
-                              doing, sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_BUSY, doing,
+                                     "a step is running: wait for it");
 }
 
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
@@ -301,8 +327,8 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
     const size_t all = sparse->count;
     return first <= all && count <= all - first
                ? BATON_OK
-               : baton__error(BATON_ERR_INVALID,
-                              "%s \"%s\": first is %zu and count %zu; allowed: "
-                              "up to element %zu",
-                              doing, sparse->name, first, count, all);
+               : baton__sparse_error(
+                     sparse, BATON_ERR_INVALID, doing,
+                     "first is %zu and count %zu; allowed: up to element %zu",
+                     first, count, all);
 }

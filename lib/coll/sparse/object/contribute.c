@@ -11,7 +11,6 @@
 #include "coll/sparse/object/object.h"
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "base/float_mode.h"
 
 enum { MORE_PARTS = 64 };
@@ -28,22 +27,22 @@ static baton_status_t contribute_check(const baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    const baton__range_t *all = baton__sparse_object(sparse)->parts;
+    const baton__range_t *all = sparse->parts;
     bool none = part == NULL && sparse->payload && count > 0;
     if (none || sparse->options.in_place ||
         sparse->backend->contribute == NULL) {
-        return baton__error(none ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED,
-                            "contribute to \"%s\": %s", sparse->name,
-                            none ? "part is NULL"
-                                 : "gradients are in place, or on a device");
+        return baton__sparse_error(
+            sparse, none ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED,
+            "contribute to", "%s",
+            none ? "part is NULL" : "gradients are in place, or on a device");
     }
     for (size_t i = 0; count > 0 && i < sparse->input.part_count; i++) {
         if (first < all[i].end && all[i].first < first + count) {
-            return baton__error(BATON_ERR_INVALID,
-                                "contribute to \"%s\": elements %zu to %zu "
-                                "overlap %zu to %zu, which were contributed",
-                                sparse->name, first, first + count - 1,
-                                all[i].first, all[i].end - 1);
+            return baton__sparse_error(
+                sparse, BATON_ERR_INVALID, "contribute to",
+                "elements %zu to %zu overlap %zu to %zu, which were "
+                "contributed",
+                first, first + count - 1, all[i].first, all[i].end - 1);
         }
     }
     return BATON_OK;
@@ -56,20 +55,19 @@ baton_status_t baton_sparse_contribute(baton_sparse_t *sparse, size_t first,
     if (status != BATON_OK || count == 0) {
         return status;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
-    size_t have = object->part_room;
+    size_t have = sparse->part_capacity;
     if (sparse->input.part_count == have) {
-        if (!baton__extend(&object->parts, have, have + MORE_PARTS,
-                           sizeof *object->parts)) {
+        if (!baton__extend(&sparse->parts, have, have + MORE_PARTS,
+                           sizeof *sparse->parts)) {
             return baton__sparse_no_memory(sparse);
         }
-        object->part_room += MORE_PARTS;
+        sparse->part_capacity += MORE_PARTS;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
     status = sparse->backend->contribute(sparse, first, count, part);
     baton__float_mode_leave(mode);
     if (status == BATON_OK) {
-        object->parts[sparse->input.part_count++] =
+        sparse->parts[sparse->input.part_count++] =
             (baton__range_t){first, first + count};
     }
     return status;
@@ -86,7 +84,7 @@ baton_status_t baton_sparse_discard(baton_sparse_t *sparse)
 
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
 {
-    const baton__range_t *parts = baton__sparse_object(sparse)->parts;
+    const baton__range_t *parts = sparse->parts;
     size_t end = 0; /* all elements before `end` were contributed */
     for (size_t i = 0; i < sparse->input.part_count;) {
         bool next = parts[i].first == end;
@@ -95,8 +93,7 @@ baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
     }
     return sparse->input.part_count == 0 || end == sparse->count
                ? BATON_OK
-               : baton__error(BATON_ERR_STATE,
-                              "start \"%s\": the part with element %zu was not "
-                              "contributed",
-                              sparse->name, end);
+               : baton__sparse_error(
+                     sparse, BATON_ERR_STATE, "start",
+                     "the part with element %zu was not contributed", end);
 }

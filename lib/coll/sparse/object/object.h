@@ -10,46 +10,6 @@
 
 #include "coll/sparse/core/core.h"
 
-#include <assert.h>
-
-/* Stages of baton_sparse_shrink. */
-typedef enum baton__sparse_move {
-    BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
-    BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
-    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have the result */
-    BATON__SPARSE_REBUILDS
-} baton__sparse_move_t;
-
-/* The elements from `first` up to, but not including, `end`. */
-typedef struct baton__range {
-    size_t first, end;
-} baton__range_t;
-
-/* A sparse all-reduce, and the state that only the public functions use. The
-   application's handle points to the first field. So the handle can be cast to
-   a pointer to this struct. */
-typedef struct baton__sparse_object {
-    baton_sparse_t sparse;
-    baton_schedule_t *comparison;
-    baton__wrong_t wrong; /* an error in this rank's options, or of a build */
-    baton__sparse_move_t move; /* stage of baton_sparse_shrink */
-    baton_end_fn on_end;       /* the user's callback, or NULL */
-    void *on_end_arg;
-    uint64_t ended; /* calls of on_end so far */
-    /* Ranges of the next gradient that were contributed: the first
-       sparse.input.part_count of them are set. */
-    baton__range_t *parts;
-    size_t part_room;
-} baton__sparse_object_t;
-static_assert(offsetof(baton__sparse_object_t, sparse) == 0, "one address");
-
-/* Returns the object of a handle. No other code converts the handle. */
-static inline baton__sparse_object_t *
-baton__sparse_object(const baton_sparse_t *sparse)
-{
-    return (baton__sparse_object_t *)(uintptr_t)sparse;
-}
-
 /* Does what baton_sparse_start does, with a gradient that is multiplied by
    `factor`. The device and partial backends ignore the factor. */
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,

@@ -97,7 +97,7 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
                                             uint64_t until)
 {
     baton_status_t status = BATON_OK;
-    switch (baton__sparse_object(sparse)->move) {
+    switch (sparse->stage) {
     case BATON__SPARSE_ENDS_STEP:
         status = sparse_shrink_end_step(sparse, until);
         if (status == BATON_OK) {
@@ -122,8 +122,23 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
             status = baton__sparse_rebuild(sparse, sparse->survivors);
         }
         break;
+    case BATON__SPARSE_MOVED:
+        break;
     }
     return status;
+}
+
+/* Returns the reason why a shrink is not supported, or NULL. */
+static const char *sparse_shrink_refusal(const baton_sparse_t *sparse)
+{
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return "it goes on by itself: on_loss is BATON_ON_LOSS_CONTINUE";
+    }
+    if (!sparse->payload) {
+        return "the simulation is cost-only";
+    }
+    return sparse->backend->survive == NULL ? "gradients are on a device"
+                                            : NULL;
 }
 
 static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
@@ -133,26 +148,17 @@ static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
         return baton__error_status();
     }
     if (baton_group_size(survivors) < 0) {
-        return baton__error(
-            BATON_ERR_INVALID,
-            "shrink \"%s\": survivors is NULL, or was destroyed", sparse->name);
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, "shrink",
+                                   "survivors is NULL, or was destroyed");
     }
     if (!sparse->connected) {
-        return baton__error(BATON_ERR_STATE,
-                            "shrink \"%s\": it is not connected: call "
-                            "baton_sparse_connect first",
-                            sparse->name);
+        return baton__sparse_check_connected(sparse, "shrink");
     }
-    const char *unsupported =
-        baton__sparse_goes_on(&sparse->options)
-            ? "it goes on by itself: on_loss is BATON_ON_LOSS_CONTINUE"
-        : !sparse->payload                 ? "the simulation is cost-only"
-        : sparse->backend->survive == NULL ? "gradients are on a device"
-                                           : NULL;
+    const char *unsupported = sparse_shrink_refusal(sparse);
     return unsupported == NULL
                ? BATON_OK
-               : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",
-                              sparse->name, unsupported);
+               : baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, "shrink",
+                                     "%s", unsupported);
 }
 
 baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
@@ -162,30 +168,26 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     if (survivors == sparse->group) {
         /* A rank that has failed to build its schedules can't build them again
            in the same group: peers count the schedules of a name, so they would
            not find the new ones. */
         return sparse->survivors == NULL
                    ? BATON_OK
-                   : baton__error_forward(object->wrong.status,
-                                          object->wrong.text);
+                   : baton__error_forward(sparse->wrong.status,
+                                          sparse->wrong.text);
     }
     if (sparse->survivors != survivors) {
         sparse->survivors = survivors;
-        object->move = BATON__SPARSE_ENDS_STEP;
+        sparse->stage = BATON__SPARSE_ENDS_STEP;
     }
     uint64_t until = baton__deadline(timeout_ms);
-    for (;;) {
+    while (sparse->stage != BATON__SPARSE_MOVED) {
         status = sparse_shrink_advance(sparse, until);
         if (status != BATON_OK) {
             return status;
         }
-        if (object->move == BATON__SPARSE_REBUILDS) {
-            break;
-        }
-        object->move++;
+        sparse->stage++;
     }
     sparse->survivors = NULL;
     sparse->learned = (baton__learned_t){0};

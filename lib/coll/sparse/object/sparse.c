@@ -32,9 +32,10 @@ algorithm_of(baton_sparse_algorithm_t algorithm)
 static const baton__sparse_backend_t *
 sparse_backend_of(const baton_sparse_options_t *options)
 {
-    return options->memory == BATON_MEMORY_DEVICE ? &baton__sparse_on_device
-           : options->partial                     ? &baton__sparse_partial
-                                                  : &baton__sparse_host;
+    if (options->memory == BATON_MEMORY_DEVICE) {
+        return &baton__sparse_on_device;
+    }
+    return options->partial ? &baton__sparse_partial : &baton__sparse_host;
 }
 
 /* ---- schedules --------------------------------------------------------- */
@@ -44,8 +45,8 @@ sparse_backend_of(const baton_sparse_options_t *options)
    of that name were created before. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
-    baton_schedule_t **schedules[] = {&baton__sparse_object(sparse)->comparison,
-                                      &sparse->dense, &sparse->schedule,
+    baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
+                                      &sparse->schedule,
                                       &sparse->handover.schedule};
     baton_status_t status = BATON_OK;
     for (int i = 0; i < 4 && status == BATON_OK; i++) {
@@ -59,9 +60,9 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
    be destroyed yet; a later call continues there. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
 {
-    baton_schedule_t **schedules[] = {
-        &sparse->schedule, &sparse->dense, &sparse->handover.schedule,
-        &baton__sparse_object(sparse)->comparison};
+    baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
+                                      &sparse->handover.schedule,
+                                      &sparse->comparison};
     baton_status_t status = BATON_OK;
     for (int i = 0; i < 4 && status == BATON_OK; i++) {
         status = baton_schedule_destroy(*schedules[i]);
@@ -76,7 +77,7 @@ baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
    take part in each commit. */
 static void sparse_build(baton_sparse_t *sparse)
 {
-    baton__wrong_t *wrong = &baton__sparse_object(sparse)->wrong;
+    baton__wrong_t *wrong = &sparse->wrong;
     if (wrong->status == BATON_OK) {
         baton__wrong_keep(wrong, sparse->backend->build(sparse));
     }
@@ -95,35 +96,33 @@ static void sparse_build(baton_sparse_t *sparse)
 
 static void free_sparse(baton_sparse_t *sparse)
 {
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     if (sparse->backend->free != NULL) {
         sparse->backend->free(sparse);
     }
     baton__sparse_free_memory(sparse, true);
-    baton__free(object->parts);
+    baton__free(sparse->parts);
     baton__free(sparse->name);
-    memset(object, 0, sizeof *object);
-    baton__free_later(object);
+    memset(sparse, 0, sizeof *sparse);
+    baton__free_later(sparse);
 }
 
 /* Checks the options, and fills in defaults and choices. */
-static void sparse_resolve(baton__sparse_object_t *object,
+static void sparse_resolve(baton_sparse_t *sparse,
                            const baton_sparse_options_t *options)
 {
-    baton_sparse_t *sparse = &object->sparse;
     const baton__sparse_place_t place = {
         .ranks = sparse->size,
         .hosts = baton_schedule_hosts(sparse->schedule),
         .processors = baton_schedule_processors(sparse->schedule),
         .measured = !baton__sparse_has_link(options)};
-    if (object->wrong.status == BATON_OK) {
+    if (sparse->wrong.status == BATON_OK) {
         baton__wrong_t wrong = baton__sparse_resolve(
             options, place.ranks, place.hosts, &sparse->asked);
-        baton__wrong_keep(&object->wrong,
+        baton__wrong_keep(&sparse->wrong,
                           baton__wrong_error(&wrong, "sparse", sparse->name));
         sparse->options = sparse->asked;
     }
-    if (object->wrong.status == BATON_OK) {
+    if (sparse->wrong.status == BATON_OK) {
         baton__sparse_take_choice(&sparse->options, &place);
         sparse->algorithm = algorithm_of(sparse->options.algorithm);
     }
@@ -146,7 +145,7 @@ static void sparse_resolve(baton__sparse_object_t *object,
 /* If the options of a rank are wrong, the rank takes part in the comparison
    nevertheless, so that the comparison fails on all ranks. */
 baton_status_t baton_sparse_prepare(baton_group_t *group,
-                                    const baton_sparse_options_t *given,
+                                    const baton_sparse_options_t *passed,
                                     baton_sparse_t **out)
 {
     baton_sparse_options_t options;
@@ -155,12 +154,11 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                             out == NULL ? "out is NULL"
                                         : "group is NULL, or was destroyed");
     }
-    baton__sparse_object_t *object = baton__alloc(1, sizeof *object);
-    if (object == NULL) {
+    baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
+    if (sparse == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory for a sparse all-reduce");
     }
-    baton_sparse_t *sparse = &object->sparse;
     sparse->group = group;
     /* The host backend is used until the options are known. */
     sparse->backend = &baton__sparse_host;
@@ -168,7 +166,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->size = baton_group_size(group);
     sparse->handover.most_ranks = sparse->size;
     sparse->payload = baton_group_has_payload(group);
-    baton__wrong_keep(&object->wrong, baton__sparse_read(given, &options));
+    baton__wrong_keep(&sparse->wrong, baton__sparse_read(passed, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
@@ -180,10 +178,10 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->asked = options;
     baton_status_t status = create_schedules(sparse);
     if (status == BATON_OK) {
-        sparse_resolve(object, &options);
+        sparse_resolve(sparse, &options);
         sparse_build(sparse);
-        baton__sparse_agree(object->comparison, &sparse->asked);
-        status = baton__sparse_compare(object->comparison, &object->wrong);
+        baton__sparse_agree(sparse->comparison, &sparse->asked);
+        status = baton__sparse_compare(sparse->comparison, &sparse->wrong);
     }
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
@@ -201,18 +199,17 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
     if (sparse->connected) {
         return BATON_OK;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     const bool goes_on = baton__sparse_goes_on(&sparse->options);
     baton_status_t status =
-        object->comparison != NULL
-            ? baton__sparse_compared(object->comparison, &object->wrong,
+        sparse->comparison != NULL
+            ? baton__sparse_compared(sparse->comparison, &sparse->wrong,
                                      goes_on, timeout_ms)
-            : baton__error_forward(object->wrong.status, object->wrong.text);
+            : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
     if (status == BATON_OK && goes_on) {
         status = baton__sparse_leave(sparse);
         if (status == BATON_OK) {
             status = sparse->backend->connect(sparse);
-            baton__wrong_keep(&object->wrong, status);
+            baton__wrong_keep(&sparse->wrong, status);
         }
     }
     sparse->connected = status == BATON_OK;
@@ -269,18 +266,21 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
         return status;
     }
     bool null = sparse->options.in_place || sparse->input.part_count > 0;
-    if (sparse->payload && null != (gradient == NULL)) {
-        return baton__error(
-            BATON_ERR_INVALID, "start \"%s\": gradient %s", sparse->name,
-            gradient == NULL ? "is NULL"
-            : sparse->options.in_place
-                ? "must be NULL: with in_place it is added to the vector of "
+    if (sparse->payload && !null && gradient == NULL) {
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, "start",
+                                   "gradient is NULL");
+    }
+    if (sparse->payload && null && gradient != NULL) {
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "start", "gradient must be NULL: %s",
+            sparse->options.in_place
+                ? "with in_place it is added to the vector of "
                   "baton_sparse_accumulator"
-                : "must be NULL: parts of it were contributed");
+                : "parts of it were contributed");
     }
     status = baton__sparse_check_parts(sparse);
     if (status == BATON_OK) {
-        sparse->input.given_factor = factor;
+        sparse->input.factor = factor;
         status = sparse->backend->start(sparse, false, gradient);
         sparse->input.part_count =
             status == BATON_OK ? 0 : sparse->input.part_count;
@@ -300,9 +300,8 @@ static baton_status_t check_full(const baton_sparse_t *sparse,
 {
     return sparse == NULL || !sparse->options.partial
                ? baton__sparse_check_idle(sparse, doing)
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\": it was created with options.partial",
-                              doing, sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, doing,
+                                     "it was created with options.partial");
 }
 
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
@@ -310,7 +309,7 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
     baton_status_t status = check_full(sparse, "flush");
     if (status == BATON_OK) {
         sparse->input.part_count = 0;
-        sparse->input.given_factor = 1;
+        sparse->input.factor = 1;
         status = sparse->backend->start(sparse, true, NULL);
     }
     return status;
@@ -321,14 +320,16 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 static baton_status_t sparse_await(const baton_sparse_t *sparse, int timeout_ms,
                                    bool *done_out)
 {
-    return baton__sparse_goes_on(&sparse->options)
-               ? baton__survival_wait(sparse->epochs, timeout_ms, done_out)
-           : done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
-                              : baton_schedule_wait(sparse->latest, timeout_ms);
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return baton__survival_wait(sparse->epochs, timeout_ms, done_out);
+    }
+    return done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
+                            : baton_schedule_wait(sparse->latest, timeout_ms);
 }
 
 /* Sets the phase, and makes the backend complete the step. Called when the
-   running step has ended on this rank, or to take a result that was missed. */
+   running step has ended on this rank, or to take a result of an
+   earlier step that no wait has returned yet. */
 static void sparse_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     sparse->phase =
@@ -396,10 +397,9 @@ static baton_status_t no_result(const baton_sparse_t *sparse)
         none || sparse->recovered ? BATON_OK : sparse_await(sparse, 0, &done);
     return status != BATON_OK
                ? status
-               : baton__error(BATON_ERR_STATE,
-                              "wait for \"%s\": no step that was started has "
-                              "completed: call baton_sparse_start first",
-                              sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_STATE, "wait for",
+                                     "no step that was started has completed: "
+                                     "call baton_sparse_start first");
 }
 
 baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
@@ -418,11 +418,11 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         if (status != BATON_OK) {
             return status;
         }
-    } else if (sparse->results.missed > 0) {
-        sparse->results.missed--;
+    } else if (sparse->results.unreturned > 0) {
+        sparse->results.unreturned--;
         sparse_complete(sparse, BATON_OK);
     } else if (sparse->options.partial && sparse->recovered) {
-        /* There are no more missed results. */
+        /* Waits have returned all results. */
         sparse->phase = BATON__SPARSE_NO_RESULT;
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {
@@ -439,16 +439,16 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
 
 static void sparse_end_step(void *arg, uint64_t epoch, baton_status_t status)
 {
-    baton__sparse_object_t *object = arg;
+    baton_sparse_t *sparse = arg;
     /* `epoch` is not the step's number, since dense steps have their own
        schedule. */
-    object->on_end(object->on_end_arg, ++object->ended, status);
+    sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
 }
 
-static void set_on_end(baton__sparse_object_t *object, baton_end_fn fn)
+static void set_on_end(baton_sparse_t *sparse, baton_end_fn fn)
 {
-    baton_schedule_on_end(object->sparse.schedule, fn, object);
-    baton_schedule_on_end(object->sparse.dense, fn, object);
+    baton_schedule_on_end(sparse->schedule, fn, sparse);
+    baton_schedule_on_end(sparse->dense, fn, sparse);
 }
 
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
@@ -460,34 +460,32 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
     if (baton__sparse_goes_on(&sparse->options)) {
         return;
     }
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
-    set_on_end(object, NULL);
-    object->on_end = fn;
-    object->on_end_arg = arg;
-    object->ended = 0;
-    set_on_end(object, fn != NULL ? sparse_end_step : NULL);
+    set_on_end(sparse, NULL);
+    sparse->on_end = fn;
+    sparse->on_end_arg = arg;
+    sparse->ended = 0;
+    set_on_end(sparse, fn != NULL ? sparse_end_step : NULL);
 }
 
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group)
 {
-    baton__sparse_object_t *object = baton__sparse_object(sparse);
     baton__sparse_enter(sparse, baton_group_rank(group),
                         baton_group_size(group));
-    object->wrong = (baton__wrong_t){0};
+    sparse->wrong = (baton__wrong_t){0};
     sparse->group = group;
     sparse->latest = NULL;
     sparse->input.part_count = 0;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
-        baton__wrong_keep(&object->wrong, status);
+        baton__wrong_keep(&sparse->wrong, status);
         return status;
     }
     sparse_build(sparse);
-    set_on_end(object, object->on_end != NULL ? sparse_end_step : NULL);
-    return object->wrong.status == BATON_OK
+    set_on_end(sparse, sparse->on_end != NULL ? sparse_end_step : NULL);
+    return sparse->wrong.status == BATON_OK
                ? BATON_OK
-               : baton__error_forward(object->wrong.status, object->wrong.text);
+               : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
 }
 
 void *baton_sparse_accumulator(const baton_sparse_t *sparse)
@@ -496,10 +494,8 @@ void *baton_sparse_accumulator(const baton_sparse_t *sparse)
         return NULL;
     }
     if (!sparse->options.in_place) {
-        (void)baton__error(BATON_ERR_STATE,
-                           "accumulator of \"%s\": create it with "
-                           "options.in_place",
-                           sparse->name);
+        (void)baton__sparse_error(sparse, BATON_ERR_STATE, "accumulator of",
+                                  "create it with options.in_place");
         return NULL;
     }
     return sparse->residual;
@@ -543,10 +539,11 @@ baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
     }
     bool any = sparse->phase == BATON__SPARSE_RESULT;
     if (!any || (elements == NULL && sparse->payload && count > 0)) {
-        return baton__error(any ? BATON_ERR_INVALID : BATON_ERR_STATE,
-                            "result of \"%s\": %s", sparse->name,
-                            any ? "vector is NULL"
-                                : "there is none yet: wait for a step first");
+        return baton__sparse_error(
+            sparse, any ? BATON_ERR_INVALID : BATON_ERR_STATE, "result of",
+            "%s",
+            any ? "vector is NULL"
+                : "there is none yet: wait for a step first");
     }
     if (sparse->payload && count > 0) {
         write_dense(sparse, first, count, elements);
@@ -581,9 +578,9 @@ baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
         return status;
     }
     if (k == 0 || k > sparse->options.max_k) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse \"%s\": k is %zu; allowed: 1 to max_k, %zu",
-                            sparse->name, k, sparse->options.max_k);
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, "sparse",
+                                   "k is %zu; allowed: 1 to max_k, %zu", k,
+                                   sparse->options.max_k);
     }
     sparse->k = k;
     return BATON_OK;
@@ -595,11 +592,10 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
     if (status != BATON_OK) {
         return status;
     }
-    if (!(density > 0 && density <= 1)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "sparse \"%s\": density is %g; allowed: above 0 "
-                            "and at most 1",
-                            sparse->name, density);
+    if (!baton__is_density(density)) {
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "sparse",
+            "density is %g; allowed: above 0 and at most 1", density);
     }
     return baton_sparse_set_k(sparse,
                               baton__entries_of(sparse->count, density));
@@ -613,12 +609,11 @@ static baton_status_t sparse_read_vector(baton_sparse_t *sparse, bool velocity,
         return status;
     }
     if (vector == NULL && sparse->payload) {
-        status = baton__error(BATON_ERR_INVALID, "%s \"%s\": vector is NULL",
-                              doing, sparse->name);
+        status = baton__sparse_error(sparse, BATON_ERR_INVALID, doing,
+                                     "vector is NULL");
     } else if (velocity && sparse->options.momentum == 0) {
-        status = baton__error(BATON_ERR_STATE,
-                              "%s \"%s\": there is none: momentum is 0", doing,
-                              sparse->name);
+        status = baton__sparse_error(sparse, BATON_ERR_STATE, doing,
+                                     "there is none: momentum is 0");
     } else if (sparse->payload) {
         status = sparse->backend->read(sparse, velocity, vector);
     }
@@ -652,9 +647,9 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
         const char *why = has_velocity ? "velocity is NULL"
                                        : "velocity is set, must be NULL: "
                                          "momentum is 0";
-        status = baton__error(BATON_ERR_INVALID,
-                              "set the residual of \"%s\": %s", sparse->name,
-                              residual == NULL ? "residual is NULL" : why);
+        status = baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "set the residual of", "%s",
+            residual == NULL ? "residual is NULL" : why);
     } else if (sparse->payload) {
         status = sparse->backend->write(sparse, residual, velocity);
     }

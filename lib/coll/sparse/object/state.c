@@ -11,7 +11,6 @@
    differs. All of a state is checked before any of it is used. */
 #include "coll/sparse/object/object.h"
 
-#include "base/error.h"
 #include "base/random.h"
 #include "coll/partial/parts.h"
 
@@ -83,9 +82,8 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
     baton_status_t status = baton__sparse_check_idle(sparse, doing);
     return status != BATON_OK || sparse->payload
                ? status
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\": a cost-only simulation has no state",
-                              doing, sparse->name);
+               : baton__sparse_error(sparse, BATON_ERR_UNSUPPORTED, doing,
+                                     "a cost-only simulation has no state");
 }
 
 size_t baton_sparse_state_size(const baton_sparse_t *sparse)
@@ -106,11 +104,10 @@ baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
     }
     const layout_t at = layout_of(sparse);
     if (state == NULL || bytes < at.all) {
-        return baton__error(BATON_ERR_INVALID,
-                            "export \"%s\": state is %s, and bytes %zu; "
-                            "allowed: %zu and more",
-                            sparse->name, state == NULL ? "NULL" : "not NULL",
-                            bytes, at.all);
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "export",
+            "state is %s, and bytes %zu; allowed: %zu and more",
+            state == NULL ? "NULL" : "not NULL", bytes, at.all);
     }
     char *to = state;
     status = baton__sparse_hold(sparse, "export", true);
@@ -142,10 +139,10 @@ static baton_status_t state_refuse(const baton_sparse_t *sparse,
                                    const char *what, uint64_t actual,
                                    uint64_t expected)
 {
-    return baton__error(BATON_ERR_INVALID,
-                        "import \"%s\": %s of the state is %llu, expected %llu",
-                        sparse->name, what, (unsigned long long)actual,
-                        (unsigned long long)expected);
+    return baton__sparse_error(sparse, BATON_ERR_INVALID, "import",
+                               "%s of the state is %llu, expected %llu", what,
+                               (unsigned long long)actual,
+                               (unsigned long long)expected);
 }
 
 static baton_status_t state_check(const baton_sparse_t *sparse,
@@ -176,11 +173,10 @@ static baton_status_t state_check(const baton_sparse_t *sparse,
     /* A partial sparse all-reduce does not take k from the state. */
     if (!sparse->options.partial &&
         (header->k == 0 || header->k > sparse->options.max_k)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "import \"%s\": k of the state is %llu; allowed: 1 "
-                            "to max_k, %zu",
-                            sparse->name, (unsigned long long)header->k,
-                            sparse->options.max_k);
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "import",
+            "k of the state is %llu; allowed: 1 to max_k, %zu",
+            (unsigned long long)header->k, sparse->options.max_k);
     }
     if (bytes != at.all) {
         return state_refuse(sparse, "the size", bytes, at.all);
@@ -199,11 +195,10 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
     baton_status_t status;
     header_t header;
     if (state == NULL || bytes < sizeof header) {
-        return baton__error(BATON_ERR_INVALID,
-                            "import \"%s\": state is %s, and bytes %zu; "
-                            "allowed: a header of %zu and more",
-                            sparse->name, state == NULL ? "NULL" : "not NULL",
-                            bytes, sizeof header);
+        return baton__sparse_error(
+            sparse, BATON_ERR_INVALID, "import",
+            "state is %s, and bytes %zu; allowed: a header of %zu and more",
+            state == NULL ? "NULL" : "not NULL", bytes, sizeof header);
     }
     const char *from = state;
     const layout_t at = layout_of(sparse);

@@ -79,30 +79,30 @@ static bool replace(const char *path, char *other, char *data, size_t bytes)
 
 /* Allocates memory for a state and one byte more. The additional byte shows
    whether a file is too long. */
-static baton_status_t make_room(const baton_sparse_t *sparse, const char *doing,
-                                const char *path, char **data_out)
+static baton_status_t state_file_alloc(const baton_sparse_t *sparse,
+                                       const char *doing, const char *path,
+                                       char **data_out)
 {
     baton_status_t status = baton__sparse_check_state(sparse, doing);
     if (status != BATON_OK) {
         return status;
     }
     if (path == NULL || path[0] == '\0' || strlen(path) >= PATH_MAX) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s \"%s\": path must have 1 to %d bytes", doing,
-                            sparse->name, PATH_MAX - 1);
+        return baton__sparse_error(sparse, BATON_ERR_INVALID, doing,
+                                   "path must have 1 to %d bytes",
+                                   PATH_MAX - 1);
     }
     *data_out = baton__alloc(1, baton_sparse_state_size(sparse) + 1);
-    return *data_out != NULL
-               ? BATON_OK
-               : baton__error(BATON_ERR_NO_MEMORY, "%s \"%s\": no memory",
-                              doing, sparse->name);
+    return *data_out != NULL ? BATON_OK
+                             : baton__sparse_error(sparse, BATON_ERR_NO_MEMORY,
+                                                   doing, "no memory");
 }
 
 baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
 {
     char *data = NULL;
     char other[PATH_MAX + sizeof ".new"];
-    baton_status_t status = make_room(sparse, "save", path, &data);
+    baton_status_t status = state_file_alloc(sparse, "save", path, &data);
     size_t bytes = baton_sparse_state_size(sparse);
     if (status == BATON_OK) {
         status = baton_sparse_state_export(sparse, data, bytes);
@@ -110,11 +110,11 @@ baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
     if (status == BATON_OK) {
         (void)snprintf(other, sizeof other, "%s.new", path);
         if (!state_file_is_free(path) || !state_file_is_free(other)) {
-            status = baton__error(BATON_ERR_INVALID,
-                                  "save \"%s\": %s is no regular file, and is "
-                                  "not replaced: choose another path",
-                                  sparse->name,
-                                  state_file_is_free(path) ? other : path);
+            status =
+                baton__sparse_error(sparse, BATON_ERR_INVALID, "save",
+                                    "%s is no regular file, and is not "
+                                    "replaced: choose another path",
+                                    state_file_is_free(path) ? other : path);
         } else if (!replace(path, other, data, bytes)) {
             status = state_file_system_error(sparse, "save", path);
         }
@@ -127,7 +127,7 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
 {
     char *data = NULL;
     struct stat found;
-    baton_status_t status = make_room(sparse, "load", path, &data);
+    baton_status_t status = state_file_alloc(sparse, "load", path, &data);
     if (status != BATON_OK) {
         return status;
     }

@@ -8,11 +8,6 @@ static const double default_density = 0.001;
 
 #define REFUSE(...) baton__refuse(&set->wrong, BATON_ERR_INVALID, __VA_ARGS__)
 
-static bool is_density(double density)
-{
-    return density > 0 && density <= 1;
-}
-
 baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
@@ -38,12 +33,12 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
    baton_sparse_prepare would. */
 static bool tensors_options_check_training(baton_tensors_t *set)
 {
-    baton_sparse_options_t resolved, given = baton__tensors_common(set);
-    given.count = 1;
-    given.k = 1;
-    given.algorithm = BATON_SPARSE_SPARDL;
+    baton_sparse_options_t resolved, common = baton__tensors_common(set);
+    common.count = 1;
+    common.k = 1;
+    common.algorithm = BATON_SPARSE_SPARDL;
     set->wrong = baton__sparse_resolve(
-        &given, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
+        &common, set->ranks, baton_schedule_hosts(set->comparison), &resolved);
     set->options.dtype = resolved.dtype;
     set->element_bytes = baton_dtype_size(resolved.dtype);
     set->link = resolved.link;
@@ -90,7 +85,7 @@ static bool check_densities(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
     bool ok =
-        (is_density(o->density) ||
+        (baton__is_density(o->density) ||
          REFUSE("density is %g; allowed: above 0 and at most 1", o->density)) &&
         (!o->partial || o->density_count == 0 ||
          REFUSE("density_count is %zu; allowed with partial: 0",
@@ -99,7 +94,7 @@ static bool check_densities(baton_tensors_t *set)
          REFUSE("density_count is %zu; allowed: 0 to warmup, %llu",
                 o->density_count, (unsigned long long)o->warmup));
     for (size_t i = 0; ok && i < o->density_count; i++) {
-        ok = is_density(o->densities[i]) ||
+        ok = baton__is_density(o->densities[i]) ||
              REFUSE("densities[%zu] is %g; allowed: above 0 and at most 1", i,
                     o->densities[i]);
     }

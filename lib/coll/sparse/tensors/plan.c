@@ -102,55 +102,49 @@ static void tensors_plan_decide(const baton_tensors_t *set,
     }
 }
 
-/* With options.partial: puts all tensors into one unit, so that one partial
-   sparse all-reduce sums them together. All of them get the same plan, that of
-   a tensor as long as their sum. */
-static void decide_partial(baton_tensors_t *set)
+/* Makes units of those tensors that are packed, or of those that are not: one
+   unit of all packed tensors, and one of each other tensor. */
+static void make_units(baton_tensors_t *set, bool packed)
 {
-    baton_tensor_t all = {.role = BATON_ROLE_DENSE};
-    baton_tensor_plan_t plan = {.form = BATON_TENSOR_SPARSE};
+    const size_t before = set->unit_count;
     for (size_t i = 0; i < set->count; i++) {
-        set->members[i].offset = all.count;
-        all.count += set->members[i].tensor.count;
+        baton__member_t *member = &set->members[i];
+        if (baton__tensors_packs(set, member) != packed) {
+            continue;
+        }
+        if (!packed || set->unit_count == before) {
+            set->units[set->unit_count++] = (baton__unit_t){0};
+        }
+        member->unit = set->unit_count - 1;
+        baton__unit_t *unit = &set->units[member->unit];
+        member->offset = unit->count;
+        unit->count += member->tensor.count;
+        unit->members++;
     }
+}
+
+/* With options.partial one partial sparse all-reduce sums all tensors. Gives
+   all of them the plan of a tensor as long as their sum. */
+static void plan_partial(baton_tensors_t *set)
+{
+    const baton_tensor_t all = {.role = BATON_ROLE_DENSE,
+                                .count = set->units[0].count};
+    baton_tensor_plan_t plan = {0};
     plan_sparse(set, &all, &plan);
     for (size_t i = 0; i < set->count; i++) {
         set->members[i].plan = plan;
     }
-    set->unit_count = 1;
-    set->units[0] = (baton__unit_t){.count = all.count, .members = set->count};
 }
 
-/* Each DENSE or SPARSE tensor is a unit of its own. All PACKED tensors together
-   are one more unit, the last one. */
 void baton__tensors_decide(baton_tensors_t *set)
 {
-    if (set->options.partial) {
-        decide_partial(set);
-        return;
+    for (size_t i = 0; !set->options.partial && i < set->count; i++) {
+        tensors_plan_decide(set, &set->members[i]);
     }
-    size_t packed = 0, packed_count = 0;
     set->unit_count = 0;
-    for (size_t i = 0; i < set->count; i++) {
-        baton__member_t *member = &set->members[i];
-        tensors_plan_decide(set, member);
-        if (member->plan.form == BATON_TENSOR_PACKED) {
-            member->offset = packed_count;
-            packed_count += member->tensor.count;
-            packed++;
-        } else {
-            member->unit = set->unit_count;
-            set->units[set->unit_count++] =
-                (baton__unit_t){.count = member->tensor.count, .members = 1};
-        }
-    }
-    for (size_t i = 0; packed > 0 && i < set->count; i++) {
-        if (set->members[i].plan.form == BATON_TENSOR_PACKED) {
-            set->members[i].unit = set->unit_count;
-        }
-    }
-    if (packed > 0) {
-        set->units[set->unit_count++] =
-            (baton__unit_t){.count = packed_count, .members = packed};
+    make_units(set, false);
+    make_units(set, true);
+    if (set->options.partial) {
+        plan_partial(set);
     }
 }

@@ -85,19 +85,21 @@ static baton_status_t check_arguments(baton_group_t *group,
                                       const baton_tensors_options_t *options,
                                       baton_tensors_t *const *out)
 {
-    const char *wrong = baton_group_size(group) < 0
-                            ? "group is NULL, or was destroyed"
-                        : count == 0      ? "count is 0; allowed: 1 and above"
-                        : tensors == NULL ? "tensors is NULL"
-                                          : NULL;
-    if (wrong == NULL && options->density_count > 0 &&
-        options->densities == NULL) {
+    const char *wrong = NULL;
+    if (baton_group_size(group) < 0) {
+        wrong = "group is NULL, or was destroyed";
+    } else if (count == 0) {
+        wrong = "count is 0; allowed: 1 and above";
+    } else if (tensors == NULL) {
+        wrong = "tensors is NULL";
+    } else if (options->density_count > 0 && options->densities == NULL) {
         return baton__error(BATON_ERR_INVALID,
                             "create tensors: densities is NULL, and "
                             "density_count is %zu",
                             options->density_count);
+    } else if (out == NULL) {
+        wrong = "out is NULL";
     }
-    wrong = wrong == NULL && out == NULL ? "out is NULL" : wrong;
     return baton__error(wrong == NULL ? BATON_OK : BATON_ERR_INVALID,
                         "create tensors: %s", wrong);
 }
@@ -123,12 +125,12 @@ static baton_status_t tensors_init(baton_tensors_t *set,
 baton_status_t baton_tensors_prepare(baton_group_t *group,
                                      const baton_tensor_t *tensors,
                                      size_t count,
-                                     const baton_tensors_options_t *given,
+                                     const baton_tensors_options_t *passed,
                                      baton_tensors_t **out)
 {
     baton_tensors_options_t options;
     baton_status_t status =
-        baton__options_read(&options, sizeof options, given, "tensors options",
+        baton__options_read(&options, sizeof options, passed, "tensors options",
                             "BATON_TENSORS_OPTIONS");
     if (status == BATON_OK) {
         status = check_arguments(group, tensors, count, &options, out);
@@ -188,7 +190,7 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     return options;
 }
 
-static baton_status_t make_units(baton_tensors_t *set)
+static baton_status_t prepare_units(baton_tensors_t *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         const baton__member_t *member = &set->members[i];
@@ -205,9 +207,7 @@ static baton_status_t make_units(baton_tensors_t *set)
         }
         unit->sparse->agree = baton__tensors_state;
         unit->sparse->agree_arg = set;
-        bool packs =
-            member->plan.form == BATON_TENSOR_PACKED || set->options.partial;
-        if (packs && set->payload) {
+        if (baton__tensors_packs(set, member) && set->payload) {
             unit->pack = baton__alloc(unit->count, set->element_bytes);
             unit->indices = baton__alloc(unit->sparse->results.capacity,
                                          sizeof *unit->indices);
@@ -255,7 +255,7 @@ baton_status_t baton_tensors_agree(baton_tensors_t *set, int timeout_ms)
         set->options.on_loss == BATON_ON_LOSS_CONTINUE, timeout_ms);
     if (status == BATON_OK) {
         baton__tensors_decide(set);
-        status = make_units(set);
+        status = prepare_units(set);
     }
     set->agreed = status == BATON_OK;
     return status;
@@ -529,14 +529,14 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
             missing = &set->members[i];
         }
     }
+    const char *why =
+        clips ? ", which counts for clipping," : ", which is packed with it,";
     return baton__error(
         BATON_ERR_STATE,
         "wait for tensor \"%s\" of \"%s\": the gradient of tensor \"%s\"%s is "
         "not ready",
         member->tensor.name, set->name, missing->tensor.name,
-        missing == member ? ""
-        : clips           ? ", which counts for clipping,"
-                          : ", which is packed with it,");
+        missing == member ? "" : why);
 }
 
 /* Returns those entries of a result of the unit that belong to one tensor of
@@ -593,15 +593,14 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
     if (!unit->started && !(partial && unit->sparse->recovered)) {
         return not_started(set, tensor);
     }
-    baton_sparse_result_t result;
-    status = partial ? next_result(set, unit, member, timeout_ms)
-                     : baton_sparse_wait(unit->sparse, timeout_ms, &result);
+    status = partial
+                 ? next_result(set, unit, member, timeout_ms)
+                 : baton_sparse_wait(unit->sparse, timeout_ms, &unit->result);
     if (unit->sparse->phase != BATON__SPARSE_RUNNING) {
         tensors_reset(set, unit);
     }
     if (status == BATON_OK) {
-        *out =
-            tensors_part_of(set, unit, member, partial ? unit->result : result);
+        *out = tensors_part_of(set, unit, member, unit->result);
     }
     return status;
 }

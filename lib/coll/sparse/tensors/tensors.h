@@ -38,10 +38,11 @@ typedef struct baton__unit {
     /* The step with the gradients that were passed last was started. */
     bool started;
     double density; /* the density that was set last; 0: no density was set */
-    /* With options.partial: the result whose parts are returned by waits. */
+    /* The result whose parts are returned by waits. */
     baton_sparse_result_t result;
-    bool has_result;
-    /* With options.partial: the result's indices, relative to their tensors. */
+    bool has_result; /* used with options.partial */
+    /* If tensors are packed: the result's indices, relative to their
+       tensors. */
     uint32_t *indices;
 } baton__unit_t;
 
@@ -68,6 +69,14 @@ struct baton_tensors {
     baton__wrong_t wrong; /* an error in this rank's options */
     bool agreed, connected;
 };
+
+/* Returns true if the tensor's unit is of all packed tensors. With
+   options.partial all tensors are packed. */
+static inline bool baton__tensors_packs(const baton_tensors_t *set,
+                                        const baton__member_t *member)
+{
+    return set->options.partial || member->plan.form == BATON_TENSOR_PACKED;
+}
 
 /* Fills in defaults, and checks options and tensors, which are copies by then.
    An error goes to set->wrong. */
