@@ -31,8 +31,8 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     size_t count = baton__segment_count(&flow, source.bytes, args->chunk_bytes,
                                         BATON__SEGMENT_BYTES);
-    int next = baton__rank_shift(flow.rank, 1, flow.size);
-    int previous = baton__rank_shift(flow.rank, -1, flow.size);
+    int next = baton__flow_peer(&flow, 1);
+    int previous = baton__flow_peer(&flow, -1);
     baton__slots_t slots = {.count = 0};
     if (in_place && flow.rank > 0) {
         slots =

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "coll/kit/flow.h"
-#include "coll/kit/pattern.h"
 
 /* The places of blocks in `memory`, which has the blocks from block `base` to
    the last one, and then blocks 0 to base - 1. In a user's vector `base` is 0.

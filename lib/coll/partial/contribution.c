@@ -55,7 +55,13 @@ static baton_status_t contribution_allocate(baton__contribution_t *self,
    `staged`, if `stages` is set. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
-    return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
+    if (self->sparse) {
+        return 2;
+    }
+    if (self->engine != NULL) {
+        return 5;
+    }
+    return self->stages ? 4 : 3;
 }
 
 /* Returns the number of slots for results. As many slots can be in use at once,
@@ -398,8 +404,11 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     if (outcome->epoch != 0 && !is_read(self, outcome->slot)) {
         push_free(self, outcome->slot);
     }
-    *outcome = (baton__outcome_t){epoch, self->result, active, self->living,
-                                  self->steps};
+    *outcome = (baton__outcome_t){.epoch = epoch,
+                                  .slot = self->result,
+                                  .active = active,
+                                  .living = self->living,
+                                  .taken = self->steps};
     self->result = NO_SLOT;
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     self->newest = epoch;
@@ -573,15 +582,15 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
     baton__contribution_begin_result(self);
     (void)pthread_mutex_lock(&self->history_lock);
     const baton__outcome_t *newest = has ? contribution_find(self, 0) : NULL;
-    char *room = baton__contribution_result(self, self->result);
+    char *result = baton__contribution_result(self, self->result);
     if (newest != NULL) {
-        memcpy(room, baton__contribution_result(self, newest->slot),
+        memcpy(result, baton__contribution_result(self, newest->slot),
                self->slot_bytes);
     } else {
-        memset(room, 0, self->slot_bytes);
+        memset(result, 0, self->slot_bytes);
     }
     (void)pthread_mutex_unlock(&self->history_lock);
-    return room;
+    return result;
 }
 
 /* Moves a reader (self->pinned or self->lent) from its slot of results to
