@@ -130,5 +130,11 @@ baton__slots_t baton__slots_open(baton_schedule_t *schedule, size_t count,
 baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
                                        size_t bytes, int long_slots);
 
+/* Opens slots for the segments of a vector: one for each of its `segments`
+   segments, and `most` at most. */
+baton__slots_t baton__slots_for_segments(const baton__flow_t *flow,
+                                         baton_view_t vector, size_t segments,
+                                         size_t most);
+
 baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,
                             size_t bytes);

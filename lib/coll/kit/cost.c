@@ -13,8 +13,8 @@ double baton__segments(double bytes, double segment_bytes)
 
 baton__terms_t baton__terms_of(const baton_cost_case_t *of)
 {
-    static const baton_cost_case_t alone = {.ranks = 1};
-    of = of != NULL ? of : &alone;
+    static const baton_cost_case_t one_rank = {.ranks = 1};
+    of = of != NULL ? of : &one_rank;
     int core_log = baton__log2_ceil(of->ranks / 2 + 1);
     double p = of->ranks;
     double core = (double)((int64_t)1 << core_log);

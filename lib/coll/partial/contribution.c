@@ -246,10 +246,10 @@ void baton__contribution_end_staged_loan(baton__contribution_t *self)
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent)
 {
-    const baton__vector_t given = {(char *)(uintptr_t)data, NULL};
+    const baton__vector_t added = {(char *)(uintptr_t)data, NULL};
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->first_step != 0) {
-        add_to_pending(self, &self->pending, &given);
+        add_to_pending(self, &self->pending, &added);
     } else if (lent && self->count > 0) {
         for (size_t i = 0; i < self->parts; i++) {
             self->pending.lent[i] =
@@ -257,7 +257,7 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
         }
         atomic_store_explicit(&self->lends, true, memory_order_relaxed);
     } else {
-        copy_parts(self, self->pending.memory, &given, false);
+        copy_parts(self, self->pending.memory, &added, false);
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);

@@ -170,13 +170,13 @@ baton__partial_choose_inner(const baton_partial_options_t *options,
 }
 
 baton_status_t
-baton__partial_resolve_options(const baton_partial_options_t *given,
+baton__partial_resolve_options(const baton_partial_options_t *passed,
                                const baton_group_t *group,
                                baton_partial_options_t *out)
 {
     baton__wrong_t wrong = {0};
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "partial options", "BATON_PARTIAL_OPTIONS");
+        out, sizeof *out, passed, "partial options", "BATON_PARTIAL_OPTIONS");
     if (status != BATON_OK) {
         return status;
     }

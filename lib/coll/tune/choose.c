@@ -290,7 +290,7 @@ static bool find_only(const baton_choice_case_t *of, baton_choice_t *out)
     return count == 1 && !out->algorithm.segmented;
 }
 
-baton_status_t baton_choose(const baton_choice_case_t *given,
+baton_status_t baton_choose(const baton_choice_case_t *passed,
                             baton_choice_t *out)
 {
     baton_choice_case_t whole;
@@ -303,7 +303,7 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
         return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
     }
     baton_status_t status = baton__options_read(
-        &whole, sizeof whole, given, "choice: case", "BATON_CHOICE_CASE");
+        &whole, sizeof whole, passed, "choice: case", "BATON_CHOICE_CASE");
     if (status == BATON_OK) {
         status = choose_check(of);
     }

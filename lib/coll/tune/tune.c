@@ -537,13 +537,13 @@ static unsigned eligible(void)
     return several;
 }
 
-static baton_status_t tune_read_options(const baton_tune_options_t *given,
+static baton_status_t tune_read_options(const baton_tune_options_t *passed,
                                         baton_tune_options_t *out)
 {
     static const baton_tune_options_t defaults = {.size = sizeof defaults};
-    baton_status_t status =
-        baton__options_read(out, sizeof *out, given != NULL ? given : &defaults,
-                            "tune: options", "BATON_TUNE_OPTIONS");
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, passed != NULL ? passed : &defaults, "tune: options",
+        "BATON_TUNE_OPTIONS");
     if (status != BATON_OK) {
         return status;
     }
@@ -574,14 +574,14 @@ static baton_status_t tune_read_options(const baton_tune_options_t *given,
 }
 
 baton_status_t baton_group_tune(baton_group_t *group,
-                                const baton_tune_options_t *given)
+                                const baton_tune_options_t *passed)
 {
     baton_tune_options_t options;
     if (baton_group_size(group) < 0) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: group is NULL, or was destroyed", __func__);
     }
-    baton_status_t status = tune_read_options(given, &options);
+    baton_status_t status = tune_read_options(passed, &options);
     if (status != BATON_OK) {
         return status;
     }
