@@ -169,8 +169,8 @@ static bool check_hosts(baton_schedule_t *schedule, const char *builder,
 
 /* Returns the number of a rank's host: that of the caller's `hosts` or, if that
    is NULL, that of the schedule's group. */
-static int number_of(const baton_schedule_t *schedule,
-                     const baton_hosts_t *hosts, int rank)
+static int host_number_of(const baton_schedule_t *schedule,
+                          const baton_hosts_t *hosts, int rank)
 {
     if (hosts == NULL) {
         return baton_schedule_host_of(schedule, rank);
@@ -194,7 +194,7 @@ static int *find_place(baton_schedule_t *schedule, const char *builder,
     }
     int *numbers = memory + 4 * ranks;
     for (int rank = 0; rank < size; rank++) {
-        numbers[rank] = number_of(schedule, hosts, rank);
+        numbers[rank] = host_number_of(schedule, hosts, rank);
     }
     place->mates = memory;
     place->peers = memory + ranks;

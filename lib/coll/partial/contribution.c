@@ -58,10 +58,7 @@ static uint32_t vectors_of(const baton__contribution_t *self)
     if (self->sparse) {
         return 2;
     }
-    if (self->engine != NULL) {
-        return 5;
-    }
-    return self->stages ? 4 : 3;
+    return self->engine != NULL ? 5 : 3u + self->stages;
 }
 
 /* Returns the number of slots for results. As many slots can be in use at once,
@@ -187,9 +184,7 @@ static void forget_loan(const baton__contribution_t *self,
     memset((void *)vector->lent, 0, self->parts * sizeof *vector->lent);
 }
 
-/* Copies lent parts to their places in the vector. The caller holds
-   contribute_lock or, for `staged`, the owner's lock. */
-static void contribution_return_loan(const baton__contribution_t *self,
+void baton__contribution_return_loan(const baton__contribution_t *self,
                                      baton__vector_t *vector)
 {
     copy_parts(self, vector->memory, vector, true);
@@ -226,22 +221,17 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
         return;
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
-    contribution_return_loan(self, &self->pending);
+    baton__contribution_return_loan(self, &self->pending);
     /* If the last epoch has published its result, its contribution in `taken`
        is not needed any more. */
     if (failed && self->steps.first != 0 &&
         baton__contribution_is_working(self)) {
-        contribution_return_loan(self, &self->taken);
+        baton__contribution_return_loan(self, &self->taken);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 /* ---- contributions ------------------------------------------------------ */
-
-void baton__contribution_end_staged_loan(baton__contribution_t *self)
-{
-    contribution_return_loan(self, &self->staged);
-}
 
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent)
@@ -324,7 +314,7 @@ static void take_pending(baton__contribution_t *self)
         /* The epoch is later than this rank's last step. So baton_partial_wait
            for that step may return, and give lent memory back to the
            application, before the epoch ends. */
-        contribution_return_loan(self, &self->taken);
+        baton__contribution_return_loan(self, &self->taken);
     }
     self->first_step = 0;
     use_taken(self);
@@ -463,7 +453,7 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
     if (next != 0) {
-        contribution_return_loan(self, &self->pending);
+        baton__contribution_return_loan(self, &self->pending);
         contribution_renumber(self, next);
     }
     (void)pthread_mutex_lock(&self->history_lock);

@@ -210,7 +210,8 @@ void baton__partial_set_end_loan(baton_partial_t *partial)
 {
     if (partial->set.tensors > 0) {
         (void)pthread_mutex_lock(&partial->set.lock);
-        baton__contribution_end_staged_loan(&partial->contribution);
+        baton__contribution_return_loan(&partial->contribution,
+                                        &partial->contribution.staged);
         (void)pthread_mutex_unlock(&partial->set.lock);
     }
 }
