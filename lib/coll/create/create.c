@@ -10,8 +10,10 @@
 
 #define COLLECTIVE(called, KIND, ...)                                          \
     const baton__collective_t baton__##called = {                              \
-        #called, BATON_COLLECTIVE_##KIND,                                      \
-        &baton__facts[BATON_COLLECTIVE_##KIND], __VA_ARGS__};
+        .noun = #called,                                                       \
+        .kind = BATON_COLLECTIVE_##KIND,                                       \
+        .facts = &baton__facts[BATON_COLLECTIVE_##KIND],                       \
+        __VA_ARGS__};
 #define BY(whose) .sizes = BATON__SIZES_##whose
 
 COLLECTIVE(allreduce, ALLREDUCE, .chosen = true)
@@ -273,9 +275,13 @@ static const char *wrong_vector(const call_t *call)
 static baton_status_t create_check(call_t *call)
 {
     const baton_operands_t *on = call->on;
-    const char *wrong = call->group == NULL ? "group is NULL"
-                        : call->size < 0    ? "group was destroyed"
-                                            : wrong_field(call);
+    if (call->group == NULL) {
+        return create_refuse(call, "group is NULL");
+    }
+    if (call->size < 0) {
+        return create_refuse(call, "group was destroyed");
+    }
+    const char *wrong = wrong_field(call);
     if (wrong != NULL) {
         return create_refuse(call, wrong);
     }

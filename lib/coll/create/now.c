@@ -28,7 +28,7 @@ typedef struct shape {
     int root;
 } shape_t;
 
-typedef struct kept {
+typedef struct entry {
     shape_t shape;
     baton_schedule_t *schedule;
     const void *source; /* the source to which the schedule is bound now */
@@ -38,31 +38,31 @@ typedef struct kept {
        schedule is not in place. NULL until such a call is made. */
     void *copy;
     uint64_t used; /* the last call of this shape, by shapes_t.calls */
-} kept_t;
+} entry_t;
 
 typedef struct shapes {
     uint64_t calls;
     unsigned recoveries;
-    kept_t kept[SHAPES];
+    entry_t entries[SHAPES];
 } shapes_t;
 
 /* The address of this variable is the key of the group's attribute. */
 static const char shapes_key;
 
-static void now_drop(kept_t *kept)
+static void now_drop(entry_t *entry)
 {
-    if (kept->shape.collective != NULL) {
-        (void)!baton_schedule_destroy(kept->schedule);
+    if (entry->shape.collective != NULL) {
+        (void)!baton_schedule_destroy(entry->schedule);
     }
-    baton__free(kept->copy);
-    *kept = (kept_t){.used = 0};
+    baton__free(entry->copy);
+    *entry = (entry_t){.used = 0};
 }
 
 static void drop_all(void *value)
 {
     shapes_t *shapes = value;
     for (int i = 0; i < SHAPES; i++) {
-        now_drop(&shapes->kept[i]);
+        now_drop(&shapes->entries[i]);
     }
 }
 
@@ -101,15 +101,15 @@ static bool now_is_same(const shape_t *a, const shape_t *b)
 
 /* Returns the entry of the shape. If there is none, returns a free entry, or
    else that of the least recently used shape. */
-static kept_t *now_find(shapes_t *shapes, const shape_t *shape)
+static entry_t *now_find(shapes_t *shapes, const shape_t *shape)
 {
-    kept_t *oldest = &shapes->kept[0];
+    entry_t *oldest = &shapes->entries[0];
     for (int i = 0; i < SHAPES; i++) {
-        kept_t *kept = &shapes->kept[i];
-        if (now_is_same(&kept->shape, shape)) {
-            return kept;
+        entry_t *entry = &shapes->entries[i];
+        if (now_is_same(&entry->shape, shape)) {
+            return entry;
         }
-        oldest = kept->used < oldest->used ? kept : oldest;
+        oldest = entry->used < oldest->used ? entry : oldest;
     }
     return oldest;
 }
@@ -123,38 +123,38 @@ static const char *name_of(const baton_group_t *group, char *name)
     return name;
 }
 
-static baton_status_t now_make(kept_t *kept, const shape_t *shape,
+static baton_status_t now_make(entry_t *entry, const shape_t *shape,
                                baton_group_t *group, baton_operands_t on)
 {
     char name[NAME_BYTES];
     on.name = name_of(group, name);
     baton_status_t status = baton__collective_create(
-        shape->collective, "now", group, &on, &kept->schedule);
+        shape->collective, "now", group, &on, &entry->schedule);
     if (status == BATON_OK) {
-        kept->shape = *shape;
-        baton_schedule_in_order(kept->schedule);
+        entry->shape = *shape;
+        baton_schedule_in_order(entry->schedule);
     }
     return status;
 }
 
-static baton_status_t now_bind(kept_t *kept, const baton_operands_t *on)
+static baton_status_t now_bind(entry_t *entry, const baton_operands_t *on)
 {
-    if (on->source == kept->source && on->target == kept->target) {
+    if (on->source == entry->source && on->target == entry->target) {
         return BATON_OK;
     }
     const baton_status_t status =
-        baton_schedule_rebind(kept->schedule, on->source, on->target);
-    kept->source = status == BATON_OK ? on->source : NULL;
-    kept->target = status == BATON_OK ? on->target : NULL;
+        baton_schedule_rebind(entry->schedule, on->source, on->target);
+    entry->source = status == BATON_OK ? on->source : NULL;
+    entry->target = status == BATON_OK ? on->target : NULL;
     return status;
 }
 
-/* Adapts the source of a call to the kept schedule. If the call is in place and
-   the schedule is not, copies the vector to kept->copy and uses the copy as the
-   source. If the schedule is in place and the call is not, copies the source
-   into the target. An all-gather is in place if its source is this rank's block
-   of the target. */
-static baton_status_t match_places(kept_t *kept, bool is_new,
+/* Adapts the source of a call to the schedule of its shape. If the call is in
+   place and the schedule is not, copies the vector to entry->copy and uses the
+   copy as the source. If the schedule is in place and the call is not, copies
+   the source into the target. An all-gather is in place if its source is this
+   rank's block of the target. */
+static baton_status_t match_places(entry_t *entry, bool is_new,
                                    const baton__collective_t *collective,
                                    const baton_group_t *group,
                                    baton_operands_t *on)
@@ -175,10 +175,10 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
     /* The target of a reduce-scatter may have room for one block only, so the
        schedule does not work in place. */
     if (is_new) {
-        kept->in_place =
+        entry->in_place =
             in_place && collective->facts->source == BATON_SPAN_PART;
     }
-    if (kept->in_place) {
+    if (entry->in_place) {
         if (!in_place && bytes > 0) {
             memcpy(place, on->source, bytes);
         }
@@ -191,15 +191,15 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
     if (collective->facts->source == BATON_SPAN_BLOCKS) {
         bytes *= (size_t)baton_group_size(group);
     }
-    if (kept->copy == NULL) {
-        kept->copy = baton__alloc(bytes + 1, 1);
+    if (entry->copy == NULL) {
+        entry->copy = baton__alloc(bytes + 1, 1);
     }
-    if (kept->copy == NULL) {
+    if (entry->copy == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "baton_%s_now: no memory for %zu bytes in place",
                             collective->noun, bytes);
     }
-    on->source = bytes > 0 ? memcpy(kept->copy, place, bytes) : kept->copy;
+    on->source = bytes > 0 ? memcpy(entry->copy, place, bytes) : entry->copy;
     return BATON_OK;
 }
 
@@ -229,23 +229,27 @@ static baton_status_t now_run(const baton__collective_t *collective,
                             "baton_%s_now: no memory to keep the schedule",
                             collective->noun);
     }
-    const shape_t shape = {collective, on.count, on.dtype, on.op, on.root};
-    kept_t *kept = now_find(shapes, &shape);
-    bool is_new = kept->used == 0 || !now_is_same(&kept->shape, &shape);
+    const shape_t shape = {.collective = collective,
+                           .count = on.count,
+                           .dtype = on.dtype,
+                           .op = on.op,
+                           .root = on.root};
+    entry_t *entry = now_find(shapes, &shape);
+    bool is_new = entry->used == 0 || !now_is_same(&entry->shape, &shape);
     if (is_new) {
-        now_drop(kept);
+        now_drop(entry);
     }
-    status = match_places(kept, is_new, collective, group, &on);
+    status = match_places(entry, is_new, collective, group, &on);
     if (status == BATON_OK && is_new) {
-        status = now_make(kept, &shape, group, on);
-        kept->source = on.source;
-        kept->target = on.target;
+        status = now_make(entry, &shape, group, on);
+        entry->source = on.source;
+        entry->target = on.target;
     } else if (status == BATON_OK) {
-        status = now_bind(kept, &on);
+        status = now_bind(entry, &on);
     }
     if (status == BATON_OK) {
-        kept->used = ++shapes->calls;
-        status = start_and_wait(kept->schedule);
+        entry->used = ++shapes->calls;
+        status = start_and_wait(entry->schedule);
     }
     return status;
 }

@@ -29,8 +29,10 @@ static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
 /* Returns the i-th algorithm, or NULL past the end. */
 static const baton_algorithm_t *algorithm_at(size_t i)
 {
-    return i < COUNT ? table[i]
-           : i - COUNT < atomic_load_explicit(&added, memory_order_acquire)
+    if (i < COUNT) {
+        return table[i];
+    }
+    return i - COUNT < atomic_load_explicit(&added, memory_order_acquire)
                ? &own[i - COUNT]
                : NULL;
 }
@@ -60,8 +62,8 @@ const char *baton_collective_name(baton_collective_t collective)
 }
 
 #define FACTS(NAME, from, to, ...)                                             \
-    [BATON_COLLECTIVE_##                                                       \
-        NAME] = {BATON_SPAN_##from, BATON_SPAN_##to, __VA_ARGS__}
+    [BATON_COLLECTIVE_##NAME] = {                                              \
+        .source = BATON_SPAN_##from, .target = BATON_SPAN_##to, __VA_ARGS__}
 const baton_collective_facts_t baton__facts[] = {
     FACTS(BROADCAST, NONE, PART, .rooted = true),
     FACTS(REDUCE, PART, PART, .reduces = true, .rooted = true,

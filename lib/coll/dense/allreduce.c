@@ -9,10 +9,10 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 }
 
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allreduce_args_t **given)
+                            const baton_allreduce_args_t **passed)
 {
     const baton_allreduce_args_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_allreduce_args_t");
+        schedule, builder, *passed, sizeof *args, "baton_allreduce_args_t");
     bool in_place;
     if (args == NULL ||
         !baton__check_reduction(schedule, builder, args->op, args->dtype,
@@ -20,7 +20,7 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
         return false;
     }
     baton__agree_chunk(schedule, args->chunk_bytes);
-    *given = args;
+    *passed = args;
     if (args->source.bytes > 0 && baton_schedule_size(schedule) == 1 &&
         !in_place) {
         baton_add_copy(schedule, args->target, args->source);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "coll/dense/algorithms.h"
-#include "coll/kit/given.h"
+#include "coll/kit/null_contribution.h"
 #include "coll/kit/phases.h"
 
 /* The all-reduces that reduce in the order of ranks, and so work with a

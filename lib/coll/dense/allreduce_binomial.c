@@ -27,11 +27,11 @@
    A partial sum is of consecutive ranks, with the lower half as the left
    operand, and is made once, so all ranks get the same bits.
 
-   Some ranks may contribute nothing (given.h). A partial sum without any
-   contribution is sent as an empty message, so that the receiver does not wait
-   for it in vain. If one rank of 8 contributes, 7 to 10 vectors are sent
-   instead of 14, and 7 of them bring the result to the others; by the flat tree
-   7 or 8 are sent. */
+   Some ranks may contribute nothing (null_contribution.h). A partial sum
+   without any contribution is sent as an empty message, so that the receiver
+   does not wait for it in vain. If one rank of 8 contributes, 7 to 10 vectors
+   are sent instead of 14, and 7 of them bring the result to the others; by the
+   flat tree 7 or 8 are sent. */
 
 #define LONG_SLOTS 2
 
@@ -61,13 +61,13 @@ typedef struct sum {
     baton_node_t ends[BATON__FLAT_RANKS];
 } sum_t;
 
-static baton_status_t set_alone(void *arg, baton_call_t *call)
+static baton_status_t set_own_if_first(void *arg, baton_call_t *call)
 {
     const struct baton_given *given = arg;
     const baton__gathered_t *gathered = &given->gathered;
-    bool alone = baton_call_length(call, gathered->children[0]) == 0;
-    return baton_call_set_length(call, gathered->own_alone,
-                                 alone ? given->source.view.bytes : 0);
+    bool is_first = baton_call_length(call, gathered->children[0]) == 0;
+    return baton_call_set_length(call, gathered->own_if_first,
+                                 is_first ? given->source.view.bytes : 0);
 }
 
 static baton_status_t set_sum(void *arg, baton_call_t *call)
@@ -84,20 +84,20 @@ static baton_status_t set_sum(void *arg, baton_call_t *call)
 /* In epochs in which the first child has contributed nothing, copies the source
    to the target. Returns the node after which the target has the sum in either
    case. */
-static baton_node_t add_alone(baton_schedule_t *schedule,
-                              const baton_allreduce_args_t *args,
-                              baton_node_t recv, baton_node_t reduce)
+static baton_node_t add_own_if_first(baton_schedule_t *schedule,
+                                     const baton_allreduce_args_t *args,
+                                     baton_node_t recv, baton_node_t reduce)
 {
     struct baton_given *given = args->given;
-    given->gathered.own_alone = baton_add_length(schedule);
+    given->gathered.own_if_first = baton_add_length(schedule);
     if (baton__allreduce_in_place(schedule, args)) {
         return reduce;
     }
-    baton_node_t call = baton_add_call(schedule, set_alone, given);
+    baton_node_t call = baton_add_call(schedule, set_own_if_first, given);
     baton_set_no_scratch(schedule, call);
     baton_before(schedule, recv, call);
     baton_node_t copy = baton_add_copy(schedule, args->target, args->source);
-    baton_set_length(schedule, copy, given->gathered.own_alone);
+    baton_set_length(schedule, copy, given->gathered.own_if_first);
     baton_before(schedule, call, copy);
     baton_before(schedule, reduce, copy);
     return copy;
@@ -115,7 +115,8 @@ static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
     sum->gathered->count++;
     baton_before(sum->schedule, recv, sum->measured);
     if (k == 0) {
-        sum->ends[0] = add_alone(sum->schedule, sum->args, recv, sum->ends[0]);
+        sum->ends[0] =
+            add_own_if_first(sum->schedule, sum->args, recv, sum->ends[0]);
     }
 }
 
@@ -179,7 +180,7 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
                                           const baton_allreduce_args_t *args,
                                           children_t of, baton_node_t *last)
 {
-    baton__maybe_vector_t own = baton__given_source(args);
+    baton__maybe_vector_t own = baton__maybe_source(args);
     sum_t sum = {.schedule = schedule, .args = args};
     assert(of.count <= BATON__FLAT_RANKS);
     if (of.count == 0) {

@@ -44,9 +44,8 @@ static half_t allreduce_double_tree_half_of(baton__flow_t *flow,
         flow, half.target.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
     for (int i = 0; i < 2; i++) {
         if (half.segments > 0 && half.children[i] >= 0) {
-            size_t most =
-                baton__segment_of(flow, half.target, half.segments, 0).bytes;
-            half.slots[i] = baton__slots_open(flow->schedule, SLOTS, most);
+            half.slots[i] = baton__slots_for_segments(flow, half.target,
+                                                      half.segments, SLOTS);
         }
     }
     return half;

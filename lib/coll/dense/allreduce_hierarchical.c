@@ -167,10 +167,21 @@ static bool check_hosts(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
+/* Returns the number of a rank's host: that of the caller's `hosts` or, if that
+   is NULL, that of the schedule's group. */
+static int host_number_of(const baton_schedule_t *schedule,
+                          const baton_hosts_t *hosts, int rank)
+{
+    if (hosts == NULL) {
+        return baton_schedule_host_of(schedule, rank);
+    }
+    return hosts->host != NULL ? hosts->host[rank] : rank / hosts->host_ranks;
+}
+
 /* Sets the fields of `place`. Returns the memory to which they point, which the
    caller frees. Returns NULL if the schedule has an error. */
 static int *find_place(baton_schedule_t *schedule, const char *builder,
-                       const baton_hosts_t *given, place_t *place)
+                       const baton_hosts_t *hosts, place_t *place)
 {
     int size = baton_schedule_size(schedule);
     size_t ranks = (size_t)size;
@@ -183,15 +194,13 @@ static int *find_place(baton_schedule_t *schedule, const char *builder,
     }
     int *numbers = memory + 4 * ranks;
     for (int rank = 0; rank < size; rank++) {
-        numbers[rank] = given == NULL ? baton_schedule_host_of(schedule, rank)
-                        : given->host != NULL ? given->host[rank]
-                                              : rank / given->host_ranks;
+        numbers[rank] = host_number_of(schedule, hosts, rank);
     }
     place->mates = memory;
     place->peers = memory + ranks;
     find_neighbours(numbers, baton_schedule_rank(schedule), size,
                     memory + 2 * ranks, memory + 3 * ranks, place);
-    for (int rank = 0; given != NULL && rank < size; rank++) {
+    for (int rank = 0; hosts != NULL && rank < size; rank++) {
         baton_schedule_agree(schedule, "host[%d] %d", rank,
                              memory[2 * size + rank]);
     }
@@ -227,7 +236,10 @@ static double allreduce_hierarchical_cost(const baton__terms_t *t)
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;
     int most = (t->of.ranks - 1) / hosts + 1;
     int rest = t->of.ranks - (hosts - 1) * most;
-    int least = t->of.scattered ? t->of.ranks / hosts : rest > 1 ? rest : 1;
+    int least = rest > 1 ? rest : 1;
+    if (t->of.scattered) {
+        least = t->of.ranks / hosts;
+    }
     int blocks = 0;
     for (int have = most; have > 1;) {
         int keep = baton__circulant_less(have, false);

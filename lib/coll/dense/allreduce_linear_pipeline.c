@@ -31,13 +31,11 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     size_t count = baton__segment_count(&flow, source.bytes, args->chunk_bytes,
                                         BATON__SEGMENT_BYTES);
-    int next = baton__rank_shift(flow.rank, 1, flow.size);
-    int previous = baton__rank_shift(flow.rank, -1, flow.size);
+    int next = baton__flow_peer(&flow, 1);
+    int previous = baton__flow_peer(&flow, -1);
     baton__slots_t slots = {.count = 0};
     if (in_place && flow.rank > 0) {
-        slots =
-            baton__slots_open(schedule, count < SLOTS ? count : SLOTS,
-                              baton__segment_of(&flow, source, count, 0).bytes);
+        slots = baton__slots_for_segments(&flow, source, count, SLOTS);
     }
     for (size_t i = 0; i < count; i++) {
         baton_view_t own = baton__segment_of(&flow, source, count, i);

@@ -93,8 +93,8 @@ static void add_column(ring_t *ring, size_t index)
     baton__flow_t *flow = ring->flow;
     lane_t *lane = &ring->lanes[index % LANES];
     int last = flow->size - 1;
-    int next = baton__rank_shift(flow->rank, 1, flow->size);
-    int previous = baton__rank_shift(flow->rank, -1, flow->size);
+    int next = baton__flow_peer(flow, 1);
+    int previous = baton__flow_peer(flow, -1);
     baton_view_t chunk = allreduce_ring_chunk_of(ring, ring->source, index, 0);
     flow->round = lane->first;
     for (int hop = 0; hop < 2 * last; hop++) {

@@ -32,10 +32,8 @@ static void alltoall_bruck_add_step(baton__flow_t *flow, baton_view_t *places,
         }
     }
     int64_t distance = (int64_t)1 << bit;
-    baton__flow_send(flow, baton__rank_shift(flow->rank, distance, flow->size),
-                     out);
-    baton__flow_recv(flow, baton__rank_shift(flow->rank, -distance, flow->size),
-                     in);
+    baton__flow_send(flow, baton__flow_peer(flow, distance), out);
+    baton__flow_recv(flow, baton__flow_peer(flow, -distance), in);
 }
 
 static void add_bruck(baton__alltoall_t *exchange, baton_view_t *places)
@@ -43,14 +41,14 @@ static void add_bruck(baton__alltoall_t *exchange, baton_view_t *places)
     baton__flow_t *flow = &exchange->flow;
     size_t block = baton__blocks_bytes(&exchange->source, 0, 1);
     for (int i = 1; i < flow->size; i++) {
-        places[i] = baton__blocks_view(
-            &exchange->source, baton__rank_shift(flow->rank, i, flow->size), 1);
+        places[i] =
+            baton__blocks_view(&exchange->source, baton__flow_peer(flow, i), 1);
     }
     for (int bit = 0; bit < baton__log2_ceil(flow->size); bit++) {
         alltoall_bruck_add_step(flow, places, bit, block);
     }
     for (int i = 1; i < flow->size; i++) {
-        int from = baton__rank_shift(flow->rank, -(int64_t)i, flow->size);
+        int from = baton__flow_peer(flow, -i);
         baton__flow_copy(flow, baton__blocks_view(&exchange->target, from, 1),
                          places[i]);
     }

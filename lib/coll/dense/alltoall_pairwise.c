@@ -17,8 +17,8 @@ void baton_add_alltoall_pairwise(baton_schedule_t *schedule,
     }
     baton__flow_t *flow = &exchange.flow;
     for (int k = 1; k < flow->size; k++) {
-        int to = baton__rank_shift(flow->rank, k, flow->size);
-        int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+        int to = baton__flow_peer(flow, k);
+        int from = baton__flow_peer(flow, -k);
         baton__blocks_send(flow, to, &exchange.source, to, 1);
         baton__blocks_recv(flow, from, &exchange.target, from, 1);
     }

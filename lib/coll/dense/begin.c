@@ -5,14 +5,14 @@
 /* ---- broadcast ---------------------------------------------------------- */
 
 bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_broadcast_args_t **given)
+                            const baton_broadcast_args_t **passed)
 {
     const baton_broadcast_args_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_broadcast_args_t");
+        schedule, builder, *passed, sizeof *args, "baton_broadcast_args_t");
     if (args == NULL) {
         return false;
     }
-    *given = args;
+    *passed = args;
     baton_view_t data = args->data;
     bool right =
         baton__check_root(schedule, builder, args->root) &&
@@ -26,15 +26,15 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
 
 static bool dense_begin_check_reduce(baton_schedule_t *schedule,
                                      const char *builder,
-                                     const baton_reduce_args_t **given,
+                                     const baton_reduce_args_t **passed,
                                      baton__reduce_t *out)
 {
     const baton_reduce_args_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_reduce_args_t");
+        schedule, builder, *passed, sizeof *args, "baton_reduce_args_t");
     if (args == NULL || !baton__check_root(schedule, builder, args->root)) {
         return false;
     }
-    *given = args;
+    *passed = args;
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
     if (element == 0 || !baton__check_multiple(schedule, builder, "source",
                                                args->source.bytes, element)) {
@@ -52,14 +52,14 @@ static bool dense_begin_check_reduce(baton_schedule_t *schedule,
 }
 
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
-                         const baton_reduce_args_t **given,
+                         const baton_reduce_args_t **passed,
                          baton__reduce_t *out)
 {
     *out = (baton__reduce_t){.at_root = false};
-    if (!dense_begin_check_reduce(schedule, builder, given, out)) {
+    if (!dense_begin_check_reduce(schedule, builder, passed, out)) {
         return false;
     }
-    const baton_reduce_args_t *args = *given;
+    const baton_reduce_args_t *args = *passed;
     out->target = args->target;
     out->source = out->in_place ? args->target : args->source;
     if (baton_schedule_size(schedule) == 1 && !out->in_place) {
@@ -72,15 +72,16 @@ bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
 
 static bool check_reduce_scatter(baton_schedule_t *schedule,
                                  const char *builder,
-                                 const baton_reduce_scatter_args_t **given,
+                                 const baton_reduce_scatter_args_t **passed,
                                  baton__reduce_scatter_t *out)
 {
-    const baton_reduce_scatter_args_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_reduce_scatter_args_t");
+    const baton_reduce_scatter_args_t *args =
+        baton__read_args(schedule, builder, *passed, sizeof *args,
+                         "baton_reduce_scatter_args_t");
     if (args == NULL) {
         return false;
     }
-    *given = args;
+    *passed = args;
     size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
     return element > 0 &&
            baton__check_commutative(schedule, builder, args->op,
@@ -91,13 +92,13 @@ static bool check_reduce_scatter(baton_schedule_t *schedule,
 
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
-                                 const baton_reduce_scatter_args_t **given,
+                                 const baton_reduce_scatter_args_t **passed,
                                  baton__reduce_scatter_t *out)
 {
-    if (!check_reduce_scatter(schedule, builder, given, out)) {
+    if (!check_reduce_scatter(schedule, builder, passed, out)) {
         return false;
     }
-    const baton_reduce_scatter_args_t *args = *given;
+    const baton_reduce_scatter_args_t *args = *passed;
     baton__agree_chunk(schedule, args->chunk_bytes);
     baton__agree_counts(schedule, "counts", args->counts);
     int size = baton_schedule_size(schedule);
@@ -143,15 +144,15 @@ baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter)
 /* ---- allgather ---------------------------------------------------------- */
 
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
-                            const baton_allgather_args_t **given,
+                            const baton_allgather_args_t **passed,
                             baton__allgather_t *out)
 {
     const baton_allgather_args_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_allgather_args_t");
+        schedule, builder, *passed, sizeof *args, "baton_allgather_args_t");
     if (args == NULL) {
         return false;
     }
-    *given = args;
+    *passed = args;
     baton__agree_chunk(schedule, args->chunk_bytes);
     baton__agree_counts(schedule, "block_bytes", args->block_bytes);
     int rank = baton_schedule_rank(schedule);
@@ -203,15 +204,15 @@ static bool dense_begin_check_in_place(baton_schedule_t *schedule,
 }
 
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
-                           const baton_alltoall_args_t **given,
+                           const baton_alltoall_args_t **passed,
                            baton__alltoall_t *out)
 {
     const baton_alltoall_args_t *args = baton__read_args(
-        schedule, builder, *given, sizeof *args, "baton_alltoall_args_t");
+        schedule, builder, *passed, sizeof *args, "baton_alltoall_args_t");
     if (args == NULL) {
         return false;
     }
-    *given = args;
+    *passed = args;
     int size = baton_schedule_size(schedule);
     *out =
         (baton__alltoall_t){.flow = baton__flow_open(schedule, BATON_U8, NULL)};

@@ -31,7 +31,7 @@ static half_t broadcast_double_tree_half_of(const baton__flow_t *flow,
                                             int twin)
 {
     int last = flow->size - 1;
-    int id = baton__rank_shift(flow->rank, -(int64_t)args->root, flow->size);
+    int id = baton__flow_peer(flow, -args->root);
     int position = baton__twin_position(id, flow->size, twin);
     baton__tree_t tree = {.right = baton__tree_root(last)};
     half_t half = {.data =

@@ -17,8 +17,8 @@ void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
-    int next = baton__rank_shift(flow.rank, 1, flow.size);
-    int previous = baton__rank_shift(flow.rank, -1, flow.size);
+    int next = baton__flow_peer(&flow, 1);
+    int previous = baton__flow_peer(&flow, -1);
     size_t count = baton__segment_count(
         &flow, args->data.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
     for (size_t i = 0; i < count; i++) {

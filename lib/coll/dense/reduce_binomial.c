@@ -22,14 +22,14 @@ static baton_view_t reduce_binomial_add_tree(baton__flow_t *flow, int root,
                                              baton_view_t source,
                                              baton_view_t sum)
 {
-    int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
+    int id = baton__flow_peer(flow, -root);
     int steps = baton__binomial_children(id, flow->size);
     baton_view_t partial = source;
     baton__slots_t slots = baton__slots_for_rounds(flow->schedule, steps,
                                                    source.bytes, LONG_SLOTS);
     for (int k = 0; k < steps; k++) {
         baton_view_t received = baton__slot_of(&slots, (size_t)k, source.bytes);
-        int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
+        int child = baton__flow_peer(flow, (int64_t)1 << k);
         baton__flow_recv(flow, child, received);
         flow->is_total = id == 0 && k == steps - 1;
         baton__flow_reduce(flow, sum, partial, received);
@@ -53,9 +53,8 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     int top = args->op->commutative ? args->root : 0;
-    bool is_leaf = baton__binomial_span(
-                       baton__rank_shift(flow.rank, -(int64_t)top, flow.size),
-                       flow.size) == 1;
+    bool is_leaf =
+        baton__binomial_span(baton__flow_peer(&flow, -top), flow.size) == 1;
     baton_view_t sum = reduce.target;
     if (flow.rank != top || !reduce.at_root) {
         sum = is_leaf ? reduce.source

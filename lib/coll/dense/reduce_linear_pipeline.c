@@ -38,12 +38,10 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
     bool is_first = previous == args->root;
     size_t count = baton__segment_count(
         &flow, reduce.source.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
-    size_t most = baton__segment_of(&flow, reduce.source, count, 0).bytes;
-    bool has_room = reduce.at_root && !reduce.in_place;
+    bool receives_in_target = reduce.at_root && !reduce.in_place;
     baton__slots_t slots = {.count = 1};
-    if (!is_first && !has_room) {
-        slots = baton__slots_open(flow.schedule, count < SLOTS ? count : SLOTS,
-                                  most);
+    if (!is_first && !receives_in_target) {
+        slots = baton__slots_for_segments(&flow, reduce.source, count, SLOTS);
     }
     for (size_t i = 0; i < count; i++) {
         baton_view_t own = baton__segment_of(&flow, reduce.source, count, i);
@@ -52,7 +50,7 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
             baton_view_t received = baton__slot_of(&slots, i, own.bytes);
             if (reduce.at_root) {
                 out = baton__segment_of(&flow, reduce.target, count, i);
-                received = has_room ? out : received;
+                received = receives_in_target ? out : received;
             } else {
                 out = received;
             }

@@ -18,7 +18,7 @@ static void reduce_pairwise_add_gather(baton__flow_t *flow,
         return;
     }
     for (int k = 1; k < flow->size; k++) {
-        int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+        int from = baton__flow_peer(flow, -k);
         baton__blocks_recv(flow, from, target, from, 1);
     }
 }

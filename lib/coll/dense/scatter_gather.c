@@ -120,11 +120,13 @@ static void scatter_gather_build(baton_schedule_t *schedule,
     if (args == NULL || !baton__check_root(schedule, name, args->root)) {
         return;
     }
-    const operands_t operands =
-        scatters
-            ? (operands_t){name, args->source, args->target, "source", "target"}
-            : (operands_t){name, args->target, args->source, "target",
-                           "source"};
+    const operands_t operands = {
+        .builder = name,
+        .whole = scatters ? args->source : args->target,
+        .part = scatters ? args->target : args->source,
+        .whole_name = scatters ? "source" : "target",
+        .part_name = scatters ? "target" : "source",
+    };
     if (!scatter_gather_begin(schedule, args, &operands, &rooted)) {
         return;
     }

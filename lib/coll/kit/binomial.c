@@ -21,7 +21,7 @@ typedef struct position {
 
 static position_t binomial_position_of(const baton__flow_t *flow, int root)
 {
-    int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
+    int id = baton__flow_peer(flow, -root);
     position_t position = {
         .id = id,
         .span = baton__binomial_span(id, flow->size),
@@ -49,7 +49,7 @@ void baton__binomial_scatter(baton__flow_t *flow, int root,
     }
     int steps = baton__log2_ceil(position.span);
     for (int k = steps - 1; k >= 0; k--) {
-        int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
+        int child = baton__flow_peer(flow, (int64_t)1 << k);
         baton__blocks_send(flow, child, blocks, child,
                            child_span(&position, 1 << k));
     }
@@ -61,7 +61,7 @@ void baton__binomial_gather(baton__flow_t *flow, int root,
     position_t position = binomial_position_of(flow, root);
     int steps = baton__log2_ceil(position.span);
     for (int k = 0; k < steps; k++) {
-        int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);
+        int child = baton__flow_peer(flow, (int64_t)1 << k);
         baton__blocks_recv(flow, child, blocks, child,
                            child_span(&position, 1 << k));
     }

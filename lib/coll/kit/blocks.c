@@ -258,6 +258,15 @@ baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
     return baton__slots_open(schedule, (size_t)count, bytes);
 }
 
+baton__slots_t baton__slots_for_segments(const baton__flow_t *flow,
+                                         baton_view_t vector, size_t segments,
+                                         size_t most)
+{
+    return baton__slots_open(
+        flow->schedule, segments < most ? segments : most,
+        baton__segment_of(flow, vector, segments, 0).bytes);
+}
+
 baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,
                             size_t bytes)
 {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "coll/kit/flow.h"
-#include "coll/kit/pattern.h"
 
 /* The places of blocks in `memory`, which has the blocks from block `base` to
    the last one, and then blocks 0 to base - 1. In a user's vector `base` is 0.
@@ -130,6 +129,12 @@ baton__slots_t baton__slots_open(baton_schedule_t *schedule, size_t count,
    `long_slots` slots, which the rounds use in turn. */
 baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
                                        size_t bytes, int long_slots);
+
+/* Opens slots for the segments of a vector: one for each of its `segments`
+   segments, and `most` at most. */
+baton__slots_t baton__slots_for_segments(const baton__flow_t *flow,
+                                         baton_view_t vector, size_t segments,
+                                         size_t most);
 
 baton_view_t baton__slot_of(const baton__slots_t *slots, size_t index,
                             size_t bytes);

@@ -13,8 +13,8 @@ double baton__segments(double bytes, double segment_bytes)
 
 baton__terms_t baton__terms_of(const baton_cost_case_t *of)
 {
-    static const baton_cost_case_t alone = {.ranks = 1};
-    of = of != NULL ? of : &alone;
+    static const baton_cost_case_t one_rank = {.ranks = 1};
+    of = of != NULL ? of : &one_rank;
     int core_log = baton__log2_ceil(of->ranks / 2 + 1);
     double p = of->ranks;
     double core = (double)((int64_t)1 << core_log);
@@ -204,9 +204,10 @@ double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
     baton__terms_t terms = baton__terms_of(of);
-    return is_still(algorithm, of)      ? 0
-           : baton__has_cost(algorithm) ? baton__cost_of(algorithm, &terms)
-                                        : NAN;
+    if (is_still(algorithm, of)) {
+        return 0;
+    }
+    return baton__has_cost(algorithm) ? baton__cost_of(algorithm, &terms) : NAN;
 }
 
 bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
@@ -300,8 +301,11 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
-    if (is_still(algorithm, of) || !baton__has_cost(algorithm)) {
-        return is_still(algorithm, of) ? 0 : NAN;
+    if (is_still(algorithm, of)) {
+        return 0;
+    }
+    if (!baton__has_cost(algorithm)) {
+        return NAN;
     }
     baton__terms_t t = baton__terms_of(of);
     baton__works_t works = work_of(algorithm, &t);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define FIRST_ROOM 64
+#define FIRST_CAPACITY 64
 
 /* The fewest bytes for which copies into scratch are worth while. Transports
    copy shorter messages through shared memory, so the operating system need not
@@ -72,12 +72,12 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
 /* Reserves memory for one more element of *array, which has `count` elements of
    `size` bytes. Returns false if there is no memory. */
 static bool flow_reserve(baton__flow_t *flow, void *array, size_t count,
-                         size_t *room, size_t size)
+                         size_t *capacity, size_t size)
 {
-    if (count < *room) {
+    if (count < *capacity) {
         return true;
     }
-    size_t wanted = *room == 0 ? FIRST_ROOM : 2 * *room;
+    size_t wanted = *capacity == 0 ? FIRST_CAPACITY : 2 * *capacity;
     if (!baton__extend(array, count, wanted, size)) {
         flow->failed = true;
         baton_schedule_fail(
@@ -86,13 +86,13 @@ static bool flow_reserve(baton__flow_t *flow, void *array, size_t count,
             baton_schedule_name(flow->schedule), wanted);
         return false;
     }
-    *room = wanted;
+    *capacity = wanted;
     return true;
 }
 
 static void flow_insert(baton__flow_t *flow, size_t at, baton__span_t span)
 {
-    if (flow_reserve(flow, &flow->spans, flow->span_count, &flow->span_room,
+    if (flow_reserve(flow, &flow->spans, flow->span_count, &flow->span_capacity,
                      sizeof(baton__span_t))) {
         memmove(&flow->spans[at + 1], &flow->spans[at],
                 (flow->span_count - at) * sizeof(baton__span_t));
@@ -185,7 +185,7 @@ static void flow_note_read(baton__flow_t *flow, baton_node_t node,
             before(flow, span->writer - 1, node);
         }
         if (!flow_reserve(flow, &flow->readers, flow->reader_count,
-                          &flow->reader_room, sizeof(baton__reader_t))) {
+                          &flow->reader_capacity, sizeof(baton__reader_t))) {
             return;
         }
         flow->readers[flow->reader_count++] =

@@ -18,6 +18,8 @@
  */
 #pragma once
 
+#include "coll/kit/pattern.h"
+
 #include <baton/build.h>
 
 /* A range of bytes of one buffer that were all written by the same node, and
@@ -51,9 +53,9 @@ typedef struct baton__flow {
     const baton_op_t *op;
     size_t element;       /* bytes of an element of the flow's vectors */
     baton__span_t *spans; /* the known spans, sorted by buffer and offset */
-    size_t span_count, span_room;
+    size_t span_count, span_capacity;
     baton__reader_t *readers;
-    size_t reader_count, reader_room;
+    size_t reader_count, reader_capacity;
     /* The memory that baton__flow_alloc has given out. */
     struct baton__flow_memory *memory;
     /* 1 + the receive that was added last; 0: no receive was added yet. */
@@ -89,6 +91,13 @@ size_t *baton__flow_alloc(baton__flow_t *flow, size_t count);
    this process's rank in the group. */
 void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank,
                       int size);
+
+/* Returns the rank that is `distance` further around the ring of the team's
+   ranks; see baton__rank_shift. */
+static inline int baton__flow_peer(const baton__flow_t *flow, int64_t distance)
+{
+    return baton__rank_shift(flow->rank, distance, flow->size);
+}
 
 /* Makes all further sends come after the last receive so far. Algorithms in
    rounds call this function: otherwise a message that can be sent early would

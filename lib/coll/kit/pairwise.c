@@ -66,8 +66,8 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         baton_view_t received = baton__slot_of(&slots, i, sum.bytes);
         baton_view_t before = baton__segment_of(flow, own, chunks, i);
         for (int k = 1; k < flow->size; k++) {
-            int to = baton__rank_shift(flow->rank, k, flow->size);
-            int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+            int to = baton__flow_peer(flow, k);
+            int from = baton__flow_peer(flow, -k);
             baton_view_t sent = baton__segment_of(
                 flow, baton__blocks_view(source, to, 1), chunks, i);
             if (staged) {
@@ -103,8 +103,8 @@ void baton__pairwise_allgather(baton__flow_t *flow,
                              baton__segment_of(flow, own, chunks, i));
         }
         for (int k = 1; k < flow->size; k++) {
-            int to = baton__rank_shift(flow->rank, k, flow->size);
-            int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
+            int to = baton__flow_peer(flow, k);
+            int from = baton__flow_peer(flow, -k);
             baton_view_t other = baton__blocks_view(blocks, from, 1);
             baton__flow_send(flow, to, sent);
             baton__flow_recv(flow, from,

@@ -29,7 +29,7 @@
 
 static int block_of(const baton__flow_t *flow, int64_t hop)
 {
-    return baton__rank_shift(flow->rank, -hop, flow->size);
+    return baton__flow_peer(flow, -hop);
 }
 
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
@@ -37,8 +37,8 @@ void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
 {
     size_t chunks =
         baton__blocks_segments(flow, blocks, chunk_bytes, CHUNK_BYTES);
-    int next = baton__rank_shift(flow->rank, 1, flow->size);
-    int previous = baton__rank_shift(flow->rank, -1, flow->size);
+    int next = baton__flow_peer(flow, 1);
+    int previous = baton__flow_peer(flow, -1);
     for (int hop = 0; hop < flow->size - 1; hop++) {
         baton_view_t out = baton__blocks_outgoing(blocks, block_of(flow, hop));
         baton_view_t in =
@@ -58,8 +58,8 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
 {
     size_t chunks =
         baton__blocks_segments(flow, source, chunk_bytes, CHUNK_BYTES);
-    int next = baton__rank_shift(flow->rank, 1, flow->size);
-    int previous = baton__rank_shift(flow->rank, -1, flow->size);
+    int next = baton__flow_peer(flow, 1);
+    int previous = baton__flow_peer(flow, -1);
     baton__slots_t slots =
         baton__slots_open(flow->schedule, SLOTS, baton__blocks_most(source));
     baton_view_t out = baton__blocks_view(source, block_of(flow, 1), 1);

@@ -55,7 +55,10 @@ static baton_status_t contribution_allocate(baton__contribution_t *self,
    `staged`, if `stages` is set. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
-    return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
+    if (self->sparse) {
+        return 2;
+    }
+    return self->engine != NULL ? 5 : 3u + self->stages;
 }
 
 /* Returns the number of slots for results. As many slots can be in use at once,
@@ -181,9 +184,7 @@ static void forget_loan(const baton__contribution_t *self,
     memset((void *)vector->lent, 0, self->parts * sizeof *vector->lent);
 }
 
-/* Copies lent parts to their places in the vector. The caller holds
-   contribute_lock or, for `staged`, the owner's lock. */
-static void contribution_return_loan(const baton__contribution_t *self,
+void baton__contribution_return_loan(const baton__contribution_t *self,
                                      baton__vector_t *vector)
 {
     copy_parts(self, vector->memory, vector, true);
@@ -220,30 +221,25 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
         return;
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
-    contribution_return_loan(self, &self->pending);
+    baton__contribution_return_loan(self, &self->pending);
     /* If the last epoch has published its result, its contribution in `taken`
        is not needed any more. */
     if (failed && self->steps.first != 0 &&
         baton__contribution_is_working(self)) {
-        contribution_return_loan(self, &self->taken);
+        baton__contribution_return_loan(self, &self->taken);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
 
 /* ---- contributions ------------------------------------------------------ */
 
-void baton__contribution_end_staged_loan(baton__contribution_t *self)
-{
-    contribution_return_loan(self, &self->staged);
-}
-
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent)
 {
-    const baton__vector_t given = {(char *)(uintptr_t)data, NULL};
+    const baton__vector_t added = {(char *)(uintptr_t)data, NULL};
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->first_step != 0) {
-        add_to_pending(self, &self->pending, &given);
+        add_to_pending(self, &self->pending, &added);
     } else if (lent && self->count > 0) {
         for (size_t i = 0; i < self->parts; i++) {
             self->pending.lent[i] =
@@ -251,7 +247,7 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
         }
         atomic_store_explicit(&self->lends, true, memory_order_relaxed);
     } else {
-        copy_parts(self, self->pending.memory, &given, false);
+        copy_parts(self, self->pending.memory, &added, false);
     }
     baton__contribution_added(self, step);
     (void)pthread_mutex_unlock(&self->contribute_lock);
@@ -318,7 +314,7 @@ static void take_pending(baton__contribution_t *self)
         /* The epoch is later than this rank's last step. So baton_partial_wait
            for that step may return, and give lent memory back to the
            application, before the epoch ends. */
-        contribution_return_loan(self, &self->taken);
+        baton__contribution_return_loan(self, &self->taken);
     }
     self->first_step = 0;
     use_taken(self);
@@ -398,8 +394,11 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     if (outcome->epoch != 0 && !is_read(self, outcome->slot)) {
         push_free(self, outcome->slot);
     }
-    *outcome = (baton__outcome_t){epoch, self->result, active, self->living,
-                                  self->steps};
+    *outcome = (baton__outcome_t){.epoch = epoch,
+                                  .slot = self->result,
+                                  .active = active,
+                                  .living = self->living,
+                                  .taken = self->steps};
     self->result = NO_SLOT;
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
     self->newest = epoch;
@@ -454,7 +453,7 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
     if (next != 0) {
-        contribution_return_loan(self, &self->pending);
+        baton__contribution_return_loan(self, &self->pending);
         contribution_renumber(self, next);
     }
     (void)pthread_mutex_lock(&self->history_lock);
@@ -573,15 +572,15 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
     baton__contribution_begin_result(self);
     (void)pthread_mutex_lock(&self->history_lock);
     const baton__outcome_t *newest = has ? contribution_find(self, 0) : NULL;
-    char *room = baton__contribution_result(self, self->result);
+    char *result = baton__contribution_result(self, self->result);
     if (newest != NULL) {
-        memcpy(room, baton__contribution_result(self, newest->slot),
+        memcpy(result, baton__contribution_result(self, newest->slot),
                self->slot_bytes);
     } else {
-        memset(room, 0, self->slot_bytes);
+        memset(result, 0, self->slot_bytes);
     }
     (void)pthread_mutex_unlock(&self->history_lock);
-    return room;
+    return result;
 }
 
 /* Moves a reader (self->pinned or self->lent) from its slot of results to

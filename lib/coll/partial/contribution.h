@@ -250,9 +250,10 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
    pending, fills `data` with neutral elements, and returns false. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
 
-/* Copies the lent parts of `staged` to their places in the vector. The caller
-   holds the lock that guards `staged`. */
-void baton__contribution_end_staged_loan(baton__contribution_t *self);
+/* Copies lent parts to their places in the vector. The caller holds
+   contribute_lock or, for `staged`, the lock that guards it. */
+void baton__contribution_return_loan(const baton__contribution_t *self,
+                                     baton__vector_t *vector);
 
 typedef enum baton__take {
     BATON__TAKE_NOTHING,

@@ -66,10 +66,14 @@ static bool check_elements(const baton_partial_options_t *o,
 static bool check_on_loss(const baton_partial_options_t *o,
                           const baton_group_t *group, baton__wrong_t *wrong)
 {
-    const char *what = baton_group_is_simulated(group)  ? "a simulated group"
-                       : o->memory != BATON_MEMORY_HOST ? "device memory"
-                       : o->inner_arg != NULL           ? "inner_arg"
-                                                        : NULL;
+    const char *what = NULL;
+    if (baton_group_is_simulated(group)) {
+        what = "a simulated group";
+    } else if (o->memory != BATON_MEMORY_HOST) {
+        what = "device memory";
+    } else if (o->inner_arg != NULL) {
+        what = "inner_arg";
+    }
     if ((unsigned)o->on_loss > BATON_ON_LOSS_CONTINUE) {
         return REFUSE("on_loss is %d, must be BATON_ON_LOSS_FAIL or _CONTINUE, "
                       "0 to %d",
@@ -166,13 +170,13 @@ baton__partial_choose_inner(const baton_partial_options_t *options,
 }
 
 baton_status_t
-baton__partial_resolve_options(const baton_partial_options_t *given,
+baton__partial_resolve_options(const baton_partial_options_t *passed,
                                const baton_group_t *group,
                                baton_partial_options_t *out)
 {
     baton__wrong_t wrong = {0};
     baton_status_t status = baton__options_read(
-        out, sizeof *out, given, "partial options", "BATON_PARTIAL_OPTIONS");
+        out, sizeof *out, passed, "partial options", "BATON_PARTIAL_OPTIONS");
     if (status != BATON_OK) {
         return status;
     }

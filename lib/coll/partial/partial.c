@@ -385,7 +385,7 @@ static baton_status_t partial_create(baton_partial_t *partial,
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,
-                                    const baton_partial_options_t *given,
+                                    const baton_partial_options_t *passed,
                                     baton_partial_t **out)
 {
     baton_partial_options_t options;
@@ -393,7 +393,7 @@ baton_status_t baton_partial_create(baton_group_t *group,
         return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
     }
     baton_status_t status =
-        baton__partial_resolve_options(given, group, &options);
+        baton__partial_resolve_options(passed, group, &options);
     if (status != BATON_OK) {
         return status;
     }

@@ -1,7 +1,7 @@
 /* Declarations that the files of the partial collectives share. */
 #pragma once
 
-#include "coll/kit/given.h"
+#include "coll/kit/null_contribution.h"
 #include "coll/kit/stream_requests.h"
 #include "coll/kit/wrong.h"
 #include "coll/partial/begin.h"
@@ -33,7 +33,7 @@ typedef struct baton__partial_set {
     baton__piece_t *pieces;
     size_t piece_count;
     pthread_mutex_t lock;
-    bool *given; /* for each tensor, whether contribution.staged has a
+    bool *contributed; /* for each tensor, whether contribution.staged has a
                     contribution to it */
     /* True if contribution.staged has a contribution to at least one tensor of
        the next step. */
@@ -82,7 +82,7 @@ struct baton_partial {
 /* Fills in the defaults. If an option is wrong, returns an error that names the
    option. */
 baton_status_t
-baton__partial_resolve_options(const baton_partial_options_t *given,
+baton__partial_resolve_options(const baton_partial_options_t *passed,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
 

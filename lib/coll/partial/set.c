@@ -89,8 +89,9 @@ baton_status_t baton__partial_set_init(baton__partial_set_t *self,
     size_t parts = options->tensors > 0 ? options->tensors : 1;
     self->begins = baton__alloc(parts + 1, sizeof *self->begins);
     self->pieces = baton__alloc(parts, sizeof *self->pieces);
-    self->given = baton__alloc(parts, sizeof *self->given);
-    if (self->begins == NULL || self->pieces == NULL || self->given == NULL) {
+    self->contributed = baton__alloc(parts, sizeof *self->contributed);
+    if (self->begins == NULL || self->pieces == NULL ||
+        self->contributed == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "partial \"%s\": no memory for %zu tensors",
                             options->name, parts);
@@ -110,7 +111,7 @@ void baton__partial_set_fini(baton__partial_set_t *self)
     }
     baton__free(self->begins);
     baton__free(self->pieces);
-    baton__free(self->given);
+    baton__free(self->contributed);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -141,7 +142,7 @@ static void stage(baton_partial_t *partial, size_t tensor, const void *data,
     size_t count = set_count_of(partial, tensor);
     if (count > 0) {
         char *place = set_place_of(partial, c->staged.memory, tensor);
-        if (partial->set.given[tensor]) {
+        if (partial->set.contributed[tensor]) {
             c->op->reduce(c->op->arg, place,
                           baton__contribution_part(c, &c->staged, tensor), data,
                           count, c->dtype);
@@ -153,7 +154,7 @@ static void stage(baton_partial_t *partial, size_t tensor, const void *data,
             memcpy(place, data, count * c->element_bytes);
         }
     }
-    partial->set.given[tensor] = true;
+    partial->set.contributed[tensor] = true;
     partial->set.any = true;
 }
 
@@ -168,12 +169,12 @@ void baton__partial_set_close(baton_partial_t *partial)
     baton__float_mode_t mode = baton__float_mode_enter();
     for (size_t i = 0; set->any && i < set->tensors; i++) {
         size_t count = set_count_of(partial, i);
-        if (!set->given[i] && count > 0) {
+        if (!set->contributed[i] && count > 0) {
             c->op->identity(c->op->arg,
                             set_place_of(partial, c->staged.memory, i), count,
                             c->dtype);
         }
-        set->given[i] = false;
+        set->contributed[i] = false;
     }
     baton__float_mode_leave(mode);
     if (set->any) {
@@ -192,7 +193,7 @@ bool baton__partial_set_pending(baton_partial_t *partial, void *data)
     baton__float_mode_t mode = baton__float_mode_enter();
     for (size_t i = 0; i < set->tensors; i++) {
         size_t count = set_count_of(partial, i);
-        if (set->given[i] && count > 0) {
+        if (set->contributed[i] && count > 0) {
             const baton__contribution_t *c = &partial->contribution;
             char *place = set_place_of(partial, data, i);
             c->op->reduce(c->op->arg, place, place,
@@ -209,7 +210,8 @@ void baton__partial_set_end_loan(baton_partial_t *partial)
 {
     if (partial->set.tensors > 0) {
         (void)pthread_mutex_lock(&partial->set.lock);
-        baton__contribution_end_staged_loan(&partial->contribution);
+        baton__contribution_return_loan(&partial->contribution,
+                                        &partial->contribution.staged);
         (void)pthread_mutex_unlock(&partial->set.lock);
     }
 }

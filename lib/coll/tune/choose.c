@@ -70,12 +70,15 @@ static void choose_weigh(const baton_algorithm_t *algorithm,
                          baton_choice_t *best)
 {
     size_t bytes = (size_t)cost.bytes;
-    size_t given = (size_t)cost.segment_bytes;
-    size_t segment = !algorithm->segmented ? 0
-                     : given > 0           ? given
-                                           : LEAST_SEGMENT;
-    size_t most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
-    most = given > 0 ? 0 : most;
+    size_t segment = (size_t)cost.segment_bytes;
+    size_t most = 0;
+    if (segment == 0) {
+        segment = LEAST_SEGMENT;
+        most = one_host ? MOST_HOST_SEGMENT : MOST_SEGMENT;
+    }
+    if (!algorithm->segmented) {
+        segment = 0;
+    }
     do {
         cost.segment_bytes = (double)segment;
         double us = one_host ? baton_algorithm_host_us(algorithm, &cost)
@@ -116,8 +119,10 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
    lack. */
 static const char *demand_of(const baton_choice_case_t *of)
 {
-    return !of->ordered ? "blocks of different sizes"
-           : of->collective == BATON_COLLECTIVE_REDUCE && !of->root_at_end
+    if (!of->ordered) {
+        return "blocks of different sizes";
+    }
+    return of->collective == BATON_COLLECTIVE_REDUCE && !of->root_at_end
                ? "a reduction that is not commutative to a root that is not "
                  "rank 0 or P - 1"
                : "a reduction that is not commutative";
@@ -220,9 +225,10 @@ baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
 const char *baton__choice_name(const baton_choice_case_t *of)
 {
     baton__config_id_t variable = variable_of(of->collective);
-    return of->algorithm != NULL ? of->algorithm
-           : variable != 0       ? baton__config_text(variable)
-                                 : "";
+    if (of->algorithm != NULL) {
+        return of->algorithm;
+    }
+    return variable != 0 ? baton__config_text(variable) : "";
 }
 
 static baton_status_t choose_named(const baton_choice_case_t *of,
@@ -284,7 +290,7 @@ static bool find_only(const baton_choice_case_t *of, baton_choice_t *out)
     return count == 1 && !out->algorithm.segmented;
 }
 
-baton_status_t baton_choose(const baton_choice_case_t *given,
+baton_status_t baton_choose(const baton_choice_case_t *passed,
                             baton_choice_t *out)
 {
     baton_choice_case_t whole;
@@ -297,7 +303,7 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
         return baton__error(BATON_ERR_INVALID, "%s: out is NULL", __func__);
     }
     baton_status_t status = baton__options_read(
-        &whole, sizeof whole, given, "choice: case", "BATON_CHOICE_CASE");
+        &whole, sizeof whole, passed, "choice: case", "BATON_CHOICE_CASE");
     if (status == BATON_OK) {
         status = choose_check(of);
     }

@@ -80,20 +80,20 @@ static void free_tuned(void *value)
    there is no memory. */
 static tuned_t *tuned_of(baton_group_t *group)
 {
-    tuned_t *kept = baton_group_attribute(group, &tuned_key, NULL, NULL);
-    if (kept != NULL) {
-        return kept;
+    tuned_t *tuned = baton_group_attribute(group, &tuned_key, NULL, NULL);
+    if (tuned != NULL) {
+        return tuned;
     }
     tuned_t *made = baton__alloc(1, sizeof *made);
     if (made == NULL) {
         return NULL;
     }
     (void)pthread_mutex_init(&made->lock, NULL);
-    kept = baton_group_attribute(group, &tuned_key, made, free_tuned);
-    if (kept != made) {
+    tuned = baton_group_attribute(group, &tuned_key, made, free_tuned);
+    if (tuned != made) {
         free_tuned(made);
     }
-    return kept;
+    return tuned;
 }
 
 /* ---- a tuning ------------------------------------------------------------ */
@@ -359,19 +359,20 @@ static double what_of(const baton_tune_options_t *options,
 
 static baton_status_t tune_allocate(tuning_t *tuning)
 {
-    size_t room = baton__measured_class(tuning->options.most_bytes) +
-                  sizeof(float) * (size_t)baton_group_size(tuning->group);
-    tuning->source = baton__alloc(1, room);
-    tuning->target = baton__alloc(1, room);
+    size_t bytes = baton__measured_class(tuning->options.most_bytes) +
+                   sizeof(float) * (size_t)baton_group_size(tuning->group);
+    tuning->source = baton__alloc(1, bytes);
+    tuning->target = baton__alloc(1, bytes);
     if (tuning->source != NULL) {
         /* The system maps all pages that were never written to a single page of
            zeros, which stays in a cache. So the vector is written once. */
-        memset(tuning->source, 0, room);
+        memset(tuning->source, 0, bytes);
     }
     return tuning->source != NULL && tuning->target != NULL
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY,
-                              "tune: no memory for vectors of %zu bytes", room);
+                              "tune: no memory for vectors of %zu bytes",
+                              bytes);
 }
 
 static void tune_release(tuning_t *tuning)
@@ -536,13 +537,13 @@ static unsigned eligible(void)
     return several;
 }
 
-static baton_status_t tune_read_options(const baton_tune_options_t *given,
+static baton_status_t tune_read_options(const baton_tune_options_t *passed,
                                         baton_tune_options_t *out)
 {
     static const baton_tune_options_t defaults = {.size = sizeof defaults};
-    baton_status_t status =
-        baton__options_read(out, sizeof *out, given != NULL ? given : &defaults,
-                            "tune: options", "BATON_TUNE_OPTIONS");
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, passed != NULL ? passed : &defaults, "tune: options",
+        "BATON_TUNE_OPTIONS");
     if (status != BATON_OK) {
         return status;
     }
@@ -573,14 +574,14 @@ static baton_status_t tune_read_options(const baton_tune_options_t *given,
 }
 
 baton_status_t baton_group_tune(baton_group_t *group,
-                                const baton_tune_options_t *given)
+                                const baton_tune_options_t *passed)
 {
     baton_tune_options_t options;
     if (baton_group_size(group) < 0) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: group is NULL, or was destroyed", __func__);
     }
-    baton_status_t status = tune_read_options(given, &options);
+    baton_status_t status = tune_read_options(passed, &options);
     if (status != BATON_OK) {
         return status;
     }

@@ -1,9 +1,9 @@
-/* Vectors that may be empty in an epoch; see given.h. */
-#include "coll/kit/given.h"
+/* Vectors that may be empty in an epoch; see null_contribution.h. */
+#include "coll/kit/null_contribution.h"
 
 #include "base/float_mode.h"
 
-baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args)
+baton__maybe_vector_t baton__maybe_source(const baton_allreduce_args_t *args)
 {
     const struct baton_given *given = args->given;
     bool applies =
@@ -70,7 +70,7 @@ static void add_filled_on_device(baton_schedule_t *schedule,
     baton_before(schedule, call, copy);
 }
 
-static baton_status_t given_fill(void *arg, baton_call_t *call)
+static baton_status_t null_contribution_fill(void *arg, baton_call_t *call)
 {
     const struct baton_given *given = arg;
     void *target = baton_call_address(call, given->result.view);
@@ -101,7 +101,8 @@ void baton__add_result(baton_schedule_t *schedule,
         add_filled_on_device(schedule, given, last);
         return;
     }
-    baton_node_t filled = baton_add_call(schedule, given_fill, given);
+    baton_node_t filled =
+        baton_add_call(schedule, null_contribution_fill, given);
     /* This call only writes the target, so it reads no scratch. */
     baton_set_no_scratch(schedule, filled);
     baton_before(schedule, last, filled);

@@ -28,7 +28,7 @@ typedef struct baton__gathered {
     baton_length_t own;
     /* The bytes of the rank's own vector if the first child has contributed
        nothing; otherwise 0. */
-    baton_length_t own_alone;
+    baton_length_t own_if_first;
     baton_length_t out;
     uint32_t count;
     baton_length_t children[BATON__FLAT_RANKS];
@@ -65,7 +65,7 @@ struct baton_given {
    no other builder has used it; otherwise the source is args->source, which
    always has all of its bytes. (A builder that calls other builders passes
    `given` on to them, perhaps with another source.) */
-baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
+baton__maybe_vector_t baton__maybe_source(const baton_allreduce_args_t *args);
 
 /* Returns a new length of the schedule. If `other` is BATON__WHOLE, returns
    BATON__WHOLE. */
