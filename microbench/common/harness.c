@@ -19,13 +19,13 @@ static void harness_end(void)
         (void)harness_agree(false);
     }
     if (stage != FAILED) {
-        job.end();
+        job_end();
     }
 }
 
 int harness_begin(void)
 {
-    job.begin(&own_rank, &job_size);
+    job_begin(&own_rank, &job_size);
     (void)atexit(harness_end);
     if (own_rank > 0) {
         stage = RUNNING;
@@ -54,8 +54,7 @@ void harness_fail(const char *format, ...)
        time. */
     (void)fprintf(stderr, "rank %d: %s\n", own_rank, text);
     stage = FAILED;
-    job.abort();
-    abort(); /* a function pointer can't be declared noreturn */
+    job_abort();
 }
 
 void must(baton_status_t status)
@@ -92,7 +91,7 @@ static baton_group_t *open_group(baton_progress_t progress,
     if (attach != NULL) {
         must(attach(*engine_out));
     }
-    must(job.create_group(*engine_out, &group));
+    must(job_create_group(*engine_out, &group));
     return group;
 }
 
@@ -131,6 +130,6 @@ void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
 
 bool harness_agree(bool answer)
 {
-    job.broadcast(&answer, sizeof answer);
+    job_broadcast(&answer, sizeof answer);
     return answer;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *job_mpi_version(void)
+const char *job_mpi_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
@@ -12,7 +12,7 @@ static const char *job_mpi_version(void)
     return text;
 }
 
-static void job_mpi_begin(int *rank_out, int *size_out)
+void job_begin(int *rank_out, int *size_out)
 {
     int level = 0;
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
@@ -20,49 +20,38 @@ static void job_mpi_begin(int *rank_out, int *size_out)
     MPI_Comm_size(MPI_COMM_WORLD, size_out);
 }
 
-static void job_mpi_end(void)
+void job_end(void)
 {
     MPI_Finalize();
 }
 
-static void job_mpi_abort(void)
+void job_abort(void)
 {
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     abort(); /* MPI_Abort is not declared noreturn */
 }
 
-static baton_status_t job_mpi_create_group(baton_engine_t *engine,
-                                           baton_group_t **out)
+baton_status_t job_create_group(baton_engine_t *engine, baton_group_t **out)
 {
     return baton_group_create_mpi(engine, MPI_COMM_WORLD, out);
 }
 
-static void job_mpi_broadcast(void *data, size_t bytes)
+void job_broadcast(void *data, size_t bytes)
 {
     MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
-static void job_mpi_gather(const void *mine, size_t bytes, void *all)
+void job_gather(const void *mine, size_t bytes, void *all)
 {
     MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
                   MPI_COMM_WORLD);
 }
 
-static void job_mpi_sum_by_mpi(const uint64_t *source, uint64_t *target,
-                               size_t count)
+static void sum_by_mpi(const uint64_t *source, uint64_t *target, size_t count)
 {
     MPI_Allreduce(source, target, (int)count, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
 }
 
-const job_t job = {
-    .has_mpi = true,
-    .mpi_version = job_mpi_version,
-    .begin = job_mpi_begin,
-    .end = job_mpi_end,
-    .abort = job_mpi_abort,
-    .create_group = job_mpi_create_group,
-    .broadcast = job_mpi_broadcast,
-    .gather = job_mpi_gather,
-    .sum_by_mpi = job_mpi_sum_by_mpi,
-};
+void (*const job_sum_by_mpi)(const uint64_t *source, uint64_t *target,
+                             size_t count) = sum_by_mpi;

@@ -131,7 +131,7 @@ static bool add_machines(const harness_t *harness, const char *path)
     char mine[NAME];
     char(*names)[NAME] = harness_alloc((size_t)harness->size, NAME);
     (void)snprintf(mine, NAME, "%s", baton_machine_name());
-    job.gather(mine, NAME, names);
+    job_gather(mine, NAME, names);
     FILE *file = harness->rank == 0 ? fopen(path, "ae") : NULL;
     bool opened = file != NULL || harness->rank != 0 ||
                   output_fail("can't write", path, errno);

@@ -45,7 +45,7 @@ static void print_facts(void)
     const char *const facts[][2] = {
         {"Baton", baton_version()},         {"Build", BATON_BUILD_TYPE},
         {"Compiler", BATON_BUILD_COMPILER}, {"Flags", BATON_BUILD_FLAGS},
-        {"Kernels", baton_kernels_name()},  {"MPI", job.mpi_version()},
+        {"Kernels", baton_kernels_name()},  {"MPI", job_mpi_version()},
         {"Transports", "mpi, inproc"},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {

@@ -157,7 +157,7 @@ static void resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
                    "command, see --help",
                    opts->sweep);
     }
-    if (cli_is_given(parser, opts->axis->name)) {
+    if (cli_is_set(parser, opts->axis->name)) {
         cli_refuse(parser, "--%s: --sweep=%s is given already",
                    opts->axis->name, opts->axis->name);
     }
@@ -181,7 +181,7 @@ static void resolve_model(const cli_parser_t *parser, sim_options_t *opts)
     baton_sim_options_t *model = &opts->model;
     static const char *const of_hosts[] = {"host-alpha-us", "host-gbit"};
     for (size_t i = 0; i < 2; i++) {
-        if (opts->host_ranks == 1 && cli_is_given(parser, of_hosts[i])) {
+        if (opts->host_ranks == 1 && cli_is_set(parser, of_hosts[i])) {
             cli_refuse(parser, "--%s: needs --host-ranks", of_hosts[i]);
         }
     }

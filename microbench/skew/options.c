@@ -106,7 +106,7 @@ static const cli_option_t options[] = {
 static void skew_options_resolve(const cli_parser_t *parser)
 {
     skew_options_t *values = parser->values;
-    if (!values->has_mpi && !cli_is_given(parser, "systems")) {
+    if (!values->has_mpi && !cli_is_set(parser, "systems")) {
         cli_read(parser, "systems", &options[0].type, WITHOUT_MPI,
                  &values->systems);
     }

@@ -107,7 +107,7 @@ static void call_system(const measurement_t *measurement,
 {
     baton_partial_t *partial = measurement->partial;
     if (partial == NULL) {
-        job.sum_by_mpi(source, measurement->vector, measurement->account.count);
+        job_sum_by_mpi(source, measurement->vector, measurement->account.count);
         *out = (baton_partial_result_t){
             .epoch = iteration,
             .data = measurement->vector,
@@ -203,7 +203,7 @@ static uint32_t *gather_from(const skew_account_t *account)
     }
     uint32_t *all =
         harness_alloc((size_t)account->ranks * iterations, sizeof(*all));
-    job.gather(mine, iterations * sizeof(*mine), all);
+    job_gather(mine, iterations * sizeof(*mine), all);
     free(mine);
     return all;
 }
@@ -259,7 +259,7 @@ static void summarize_latency(const run_t *run,
     size_t own = (size_t)run->options->iterations;
     size_t count = own * (size_t)run->harness->size;
     double *all = harness_alloc(count, sizeof(double));
-    job.gather(measurement->latency_us, own * sizeof(double), all);
+    job_gather(measurement->latency_us, own * sizeof(double), all);
     out->robust_us = robust_us(all, own, (size_t)run->harness->size);
     out->latency = stats_of(all, count);
     free(all);
@@ -291,7 +291,7 @@ static void finish_measurement(const run_t *run, measurement_t *measurement,
 static double largest_of(const harness_t *harness, double mine)
 {
     double *all = harness_alloc((size_t)harness->size, sizeof(*all));
-    job.gather(&mine, sizeof mine, all);
+    job_gather(&mine, sizeof mine, all);
     for (int r = 0; r < harness->size; r++) {
         mine = all[r] > mine ? all[r] : mine;
     }
