@@ -128,6 +128,13 @@ void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
     }
 }
 
+void *harness_gather(const void *mine, size_t bytes)
+{
+    void *all = harness_alloc((size_t)job_size, bytes);
+    job_gather(mine, bytes, all);
+    return all;
+}
+
 bool harness_agree(bool answer)
 {
     job_broadcast(&answer, sizeof answer);

@@ -47,6 +47,10 @@ void harness_barrier(const harness_t *harness);
 /* Returns rank 0's answer on every rank. Collective. */
 bool harness_agree(bool answer);
 
+/* Gathers `bytes` bytes from each rank, in the order of ranks. The caller frees
+   the array. Collective. */
+void *harness_gather(const void *mine, size_t bytes);
+
 /* Prints this rank's number and the message, and ends the whole job. A rank
    that has failed inside a collective has no other way to tell its peers. */
 _Noreturn void harness_fail(const char *format, ...)
