@@ -137,7 +137,7 @@ void bench_options_parse(int argc, char **argv, bench_options_t *out);
 typedef struct bench_run {
     harness_t harness;
     bench_options_t options;
-    bool speak;
+    bool prints;
     table_t table;
     size_t points; /* the number of comparisons, for the progress line */
     size_t done;   /* the number of these comparisons that have ended */

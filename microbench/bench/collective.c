@@ -350,7 +350,7 @@ static void bench_collective_measure(bench_run_t *run, size_t layers,
                                            .measure = bench_collective_repeat,
                                            .arg = &contest};
     bench_compare(run, &comparison, *us);
-    for (size_t i = 0; run->speak && i < contest.count; i++) {
+    for (size_t i = 0; run->prints && i < contest.count; i++) {
         bench_collective_add_row(&contest, i, us);
     }
     bench_collective_close_contest(&contest);

@@ -16,7 +16,7 @@ void bench_compare(bench_run_t *run, const bench_comparison_t *of, stats_t *out)
     double *mine = harness_alloc(rows * all, sizeof(double)); /* [rows][all] */
     for (size_t repetition = 0; repetition < all; repetition++) {
         double done = (double)run->done + (double)repetition / (double)all;
-        (void)(run->speak &&
+        (void)(run->prints &&
                progress_show(done / (double)run->points, "baton-bench"));
         if (of->begin != NULL) {
             of->begin(of->arg, repetition);
@@ -52,7 +52,7 @@ stats_t bench_slowest(double *mine, size_t count)
 void bench_report(bench_run_t *run, const char *name, stats_t value,
                   const char *unit)
 {
-    if (!run->speak) {
+    if (!run->prints) {
         return;
     }
     const table_cell_t cells[] = {

@@ -267,8 +267,10 @@ void bench_options_parse(int argc, char **argv, bench_options_t *out)
     }
     const entry_t *entry =
         &entries[cli_parse_command("baton-bench", doc, names, argc, argv)];
-    const cli_program_t program = {entry->doc, options, entry->command,
-                                   bench_options_resolve, NULL};
+    const cli_program_t program = {.doc = entry->doc,
+                                   .options = options,
+                                   .command = entry->command,
+                                   .resolve = bench_options_resolve};
     *out = (bench_options_t){.name = entry->name,
                              .command = entry->command,
                              .collective = entry->collective};

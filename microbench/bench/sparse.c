@@ -101,7 +101,7 @@ static void bench_sparse_add_contestant(contest_t *contest, size_t system,
         baton_status_t status = baton_sparse_create(
             contest->run->harness.group, &options, -1, &added->sparse);
         if (status == BATON_ERR_UNSUPPORTED && contest->on_device != NULL) {
-            if (contest->run->speak) {
+            if (contest->run->prints) {
                 (void)printf("# %s: skipped, %s\n", bench_sparse_names[system],
                              baton_error_message());
             }
@@ -199,10 +199,10 @@ static void bench_sparse_check_sums(const contest_t *contest,
 {
     const bench_options_t *asked = &contest->run->options;
     if (is_baton(system)) {
-        baton_sparse_result_t rest;
+        baton_sparse_result_t flushed;
         must(baton_sparse_flush(system->sparse));
-        must(baton_sparse_wait(system->sparse, -1, &rest));
-        bench_sparse_check_result(contest, system, &rest);
+        must(baton_sparse_wait(system->sparse, -1, &flushed));
+        bench_sparse_check_result(contest, system, &flushed);
     }
     bool changed = is_baton(system) && (asked->momentum > 0 || asked->clip > 0);
     size_t wrong = sparse_slice_find_loss(&contest->slice, system->sums);
@@ -359,7 +359,7 @@ static void measure_case(bench_run_t *run, size_t count, double density)
     for (size_t i = 0; i < contest.contestant_count; i++) {
         bench_sparse_check_sums(&contest, &contest.contestants[i]);
     }
-    if (run->speak) {
+    if (run->prints) {
         bench_sparse_report(&contest, stats);
     }
     harness_barrier(&run->harness);

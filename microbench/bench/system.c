@@ -148,7 +148,7 @@ size_t bench_remove_unable(bench_run_t *run)
         if ((!is_persistent(system) || HAS_PERSISTENT) &&
             (system->kind != BENCH_SYSTEM_RING || set_libnbc(0))) {
             options->systems[options->system_count++] = *system;
-        } else if (run->speak) {
+        } else if (run->prints) {
             (void)printf("# %s: skipped: it does not work with this MPI\n",
                          system->name);
         }

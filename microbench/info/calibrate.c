@@ -48,12 +48,12 @@ static double message_us(const harness_t *harness, int peer, size_t bytes,
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 2 * bytes);
     if (harness->rank == 0 || harness->rank == peer) {
         int other = harness->rank == 0 ? peer : 0;
-        baton_node_t came =
+        baton_node_t received =
             baton_add_recv(schedule, other, baton_view(buffer, bytes, bytes));
         baton_node_t sent =
             baton_add_send(schedule, other, baton_view(buffer, 0, bytes));
         if (harness->rank == peer && !both) {
-            baton_before(schedule, came, sent);
+            baton_before(schedule, received, sent);
         }
     }
     double us = run_and_destroy(harness, schedule);

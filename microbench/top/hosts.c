@@ -316,12 +316,12 @@ typedef struct comparison {
     int ranks, samples;
     /* For each sample and rank: when the rank came to the sample's epoch, in ns
        after the first of `entries` came. */
-    int64_t *came_ns;
+    int64_t *arrival_ns;
 } comparison_t;
 
-static int64_t *came_at(const comparison_t *self, int sample, int rank)
+static int64_t *arrival_at(const comparison_t *self, int sample, int rank)
 {
-    return &self->came_ns[sample * self->ranks + rank];
+    return &self->arrival_ns[sample * self->ranks + rank];
 }
 
 /* Returns the word in entry->came that has this mark; 0 if there is none. */
@@ -353,7 +353,7 @@ static void take_samples(comparison_t *self, const top_reading_t *before,
             }
             const int shift = 64 - BATON_LATENESS_TIME_BITS;
             complete = word != 0;
-            *came_at(self, self->samples, rank) =
+            *arrival_at(self, self->samples, rank) =
                 (int64_t)((word - first->came[i]) << shift) /
                 (INT64_C(1) << shift);
         }
@@ -369,10 +369,10 @@ static void find_ends(const comparison_t *self, int sample, int host,
     *first_out = INT64_MAX;
     *last_out = INT64_MIN;
     for (int rank = 0; rank < self->ranks; rank++) {
-        const int64_t came_ns = *came_at(self, sample, rank);
+        const int64_t arrival_ns = *arrival_at(self, sample, rank);
         if (host < 0 || self->entries[rank]->host == host) {
-            *first_out = came_ns < *first_out ? came_ns : *first_out;
-            *last_out = came_ns > *last_out ? came_ns : *last_out;
+            *first_out = arrival_ns < *first_out ? arrival_ns : *first_out;
+            *last_out = arrival_ns > *last_out ? arrival_ns : *last_out;
         }
     }
 }
@@ -409,7 +409,7 @@ static void shift_host(comparison_t *self, int host, int to, int64_t error_ns)
     for (int rank = 0; rank < self->ranks; rank++) {
         for (int i = 0; i < self->samples && self->entries[rank]->host == host;
              i++) {
-            *came_at(self, i, rank) -= shift;
+            *arrival_at(self, i, rank) -= shift;
         }
     }
 }
@@ -426,18 +426,18 @@ static void count_samples(const comparison_t *self, int rank)
     uint64_t last = 0;
     memset(of->late_bins, 0, sizeof of->late_bins);
     for (int i = 0; i < self->samples; i++) {
-        const int64_t came_ns = *came_at(self, i, rank);
+        const int64_t arrival_ns = *arrival_at(self, i, rank);
         int64_t first_ns, last_ns, before_ns = INT64_MIN;
         find_ends(self, i, -1, &first_ns, &last_ns);
         for (int k = 0; k < self->ranks; k++) {
-            const int64_t other_ns = *came_at(self, i, k);
+            const int64_t other_ns = *arrival_at(self, i, k);
             before_ns =
                 k != rank && other_ns > before_ns ? other_ns : before_ns;
         }
-        last += before_ns < came_ns;
-        after_ns[i] = before_ns < came_ns ? came_ns - before_ns : 0;
-        late_ns[i] = came_ns - first_ns;
-        waited_ns[i] = last_ns - came_ns;
+        last += before_ns < arrival_ns;
+        after_ns[i] = before_ns < arrival_ns ? arrival_ns - before_ns : 0;
+        late_ns[i] = arrival_ns - first_ns;
+        waited_ns[i] = last_ns - arrival_ns;
         size_t bin = 0;
         for (int64_t us = late_ns[i] / 1000;
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
@@ -516,8 +516,8 @@ void top_hosts_compare(top_reading_t *shown, const top_reading_t *before)
 {
     comparison_t all = {
         .entries = top_resize(NULL, shown->count, sizeof *all.entries),
-        .came_ns = top_resize(NULL, (shown->count + 1) * MOST_SAMPLES,
-                              sizeof *all.came_ns)};
+        .arrival_ns = top_resize(NULL, (shown->count + 1) * MOST_SAMPLES,
+                                 sizeof *all.arrival_ns)};
     for (size_t first = 0; first < shown->count; first++) {
         if (!top_is_first(shown, first)) {
             continue;
@@ -531,5 +531,5 @@ void top_hosts_compare(top_reading_t *shown, const top_reading_t *before)
         compare(&all, before, shown->error_ns);
     }
     free(all.entries);
-    free(all.came_ns);
+    free(all.arrival_ns);
 }

@@ -191,8 +191,10 @@ static top_reading_t read_hosts(const top_job_t *job, top_host_t *hosts,
 
 int main(int argc, char **argv)
 {
-    static const cli_program_t program = {doc, options, CLI_ANY, top_resolve,
-                                          NULL};
+    static const cli_program_t program = {.doc = doc,
+                                          .options = options,
+                                          .command = CLI_ANY,
+                                          .resolve = top_resolve};
     request_t request = {.interval_s = 2};
     cli_parse(&program, argc, argv, &request);
     /* Names are printed as UTF-8, since JSON is UTF-8. */
