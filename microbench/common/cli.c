@@ -379,11 +379,13 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
             cli_read_option(&parser, option, option->initial);
         }
     }
-    const struct argp argp = {
-        .options = rows,
-        .parser = cli_parse_option,
-        .args_doc = program->commands != NULL ? "COMMAND [OPTION...]" : operand,
-        .doc = program->doc};
+    const char *arguments = operand[0] != '\0' ? operand : NULL;
+    const struct argp argp = {.options = rows,
+                              .parser = cli_parse_option,
+                              .args_doc = program->commands != NULL
+                                              ? "COMMAND [OPTION...]"
+                                              : arguments,
+                              .doc = program->doc};
     argp_err_exit_status = EXIT_USAGE;
     argp_program_version_hook = cli_print_version;
     (void)argp_parse(&argp, argc, argv, 0, NULL, &parser);
