@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     static skew_options_t options;
     harness_t harness;
     options.ranks = harness_begin();
-    options.has_mpi = job_sum_by_mpi != NULL;
+    options.has_mpi = job_has_mpi;
     skew_options_parse(argc, argv, &options);
     bool prints = harness_go_on();
     (void)snprintf(table.title, sizeof(table.title),
