@@ -1,7 +1,7 @@
 /* The declarations that the benchmarks of baton-bench share. main.c has the
    table of benchmarks, options.c the table of options. A benchmark describes
-   the systems that it compares. turns.c runs them in turns, and prints and
-   writes the rows. */
+   the systems that it compares. compare.c runs them in alternation, and
+   prints and writes the rows. */
 #pragma once
 
 #include "common/cli.h"
@@ -45,21 +45,21 @@ typedef struct bench_system {
     const char *name;
 } bench_system_t;
 
-/* The application's behaviour between the start of a collective and the wait
-   for it. */
-typedef enum bench_way {
-    /* Waits at once. This way is always measured. */
-    BENCH_WAY_WAIT,
+/* The modes of waiting: the application's behaviour between the start of a
+   collective and the wait for it. */
+typedef enum bench_wait {
+    /* Waits at once. This mode is always measured. */
+    BENCH_WAIT_AT_ONCE,
     /* Calls no function of the library until the operation has ended. */
-    BENCH_WAY_UNWAITED,
+    BENCH_WAIT_NEVER,
     /* Starts the operations of all layers, then waits for all. */
-    BENCH_WAY_TOGETHER,
+    BENCH_WAIT_TOGETHER,
     /* Sleeps after starting each layer's operation, then waits for all. */
-    BENCH_WAY_SLEEP,
+    BENCH_WAIT_SLEEP,
     /* Computes after starting each layer's operation, then waits for all. */
-    BENCH_WAY_PROCESSOR,
-    BENCH_WAYS
-} bench_way_t;
+    BENCH_WAIT_PROCESSOR,
+    BENCH_WAIT_MODES
+} bench_wait_t;
 
 /* Systems of `baton-bench sparse`, each with its word on the command line.
    Baton's come first, in the order of baton_sparse_algorithm_t from SPARDL on.
@@ -89,7 +89,7 @@ typedef enum bench_memory {
 } bench_memory_t;
 
 /* Each of these three arrays has NULL at the end. */
-extern const char *const bench_way_names[];
+extern const char *const bench_wait_names[];
 extern const char *const bench_memory_names[];
 extern const char *const bench_place_names[];
 
@@ -104,7 +104,8 @@ typedef struct bench_options {
     cli_list_t system_names;
     bench_system_t systems[CLI_MOST_ITEMS];
     size_t system_count;
-    cli_list_t ways; /* ways.words: values of bench_way_t, in ascending order */
+    cli_list_t
+        modes; /* modes.words: values of bench_wait_t, in ascending order */
     cli_list_t layers;
     /* algorithms.words: values of bench_sparse_system_t */
     cli_list_t algorithms;
@@ -114,8 +115,8 @@ typedef struct bench_options {
     bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are added to the residual before the step */
-    /* How long a system runs in each of its turns, in one way. */
-    uint64_t turn_ms;
+    /* How long a system runs in one repetition, in one mode of waiting. */
+    uint64_t repetition_ms;
     cli_list_t memories; /* memories.words: values of bench_memory_t */
     /* places.words: 0: with a separate target; 1: in place */
     cli_list_t places;
@@ -130,41 +131,40 @@ typedef struct bench_options {
    "baton-bench COMMAND", under which help and errors name the program. */
 void bench_options_parse(int argc, char **argv, bench_options_t *out);
 
-/* ---- a run, and turns (turns.c) ----------------------------------------- */
+/* ---- a run, and comparisons (compare.c) --------------------------------- */
 
 /* A running command. Only rank 0 has a table and prints. */
 typedef struct bench_run {
     harness_t harness;
     bench_options_t options;
-    bool speak;
+    bool prints;
     table_t table;
-    /* The number of measurements that are made by turns, for the progress
-       line. */
-    size_t points;
-    size_t done; /* the number of these measurements that have ended */
+    size_t points; /* the number of comparisons, for the progress line */
+    size_t done;   /* the number of these comparisons that have ended */
 } bench_run_t;
 
-/* Systems that run in turns, so that all of them see the same changes of the
-   machine's state. */
-typedef struct bench_turns {
+/* Systems that run in alternation, so that all of them see the same changes of
+   the machine's state. */
+typedef struct bench_comparison {
     size_t systems;
-    size_t measures; /* number of values that a system stores in one turn */
-    size_t warm_up;  /* number of turns that are not counted */
-    size_t turns;    /* number of turns that are counted */
-    /* Called at the beginning of each turn, before any system runs; may be
-       NULL. */
-    void (*begin)(void *arg, size_t turn);
-    /* Runs one turn of one system, and stores this rank's values.
-       Collective. */
-    void (*take)(void *arg, size_t system, size_t turn, double *values);
+    size_t measures; /* number of values that a system stores each time */
+    /* Number of repetitions that are not counted. They come before those that
+       the option --repetitions asks for. */
+    size_t warm_up;
+    /* Called at the beginning of each repetition, before any system runs; may
+       be NULL. */
+    void (*begin)(void *arg, size_t repetition);
+    /* Runs one system once, and stores this rank's values. Collective. */
+    void (*measure)(void *arg, size_t system, double *values);
     void *arg;
-} bench_turns_t;
+} bench_comparison_t;
 
-/* Runs all turns. The order of the systems rotates from turn to turn. In each
-   turn the value of a system is the largest value of any rank. On rank 0 `out`,
-   an array of [systems][measures], gets the statistics of these values over the
-   turns. Collective. */
-void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
+/* Runs all repetitions. In each of them every system runs once, and the order
+   of the systems rotates. The value of a system in a repetition is the largest
+   value of any rank. On rank 0 `out`, an array of [systems][measures], gets the
+   statistics of these values over the repetitions. Collective. */
+void bench_compare(bench_run_t *run, const bench_comparison_t *comparison,
+                   stats_t *out);
 
 /* For each of `count` measurements, takes the largest value of any rank.
    Returns the statistics of these values on rank 0. Collective. */
@@ -196,7 +196,7 @@ typedef struct bench_operation {
     baton_collective_t collective;
     int rank, ranks;
     int root;  /* the root of the next call */
-    int roots; /* number of ranks that take turns as root: 1 or `ranks` */
+    int roots; /* number of ranks that are the root in rotation: 1 or `ranks` */
     /* The sums of all ranks' elements. They repeat after BENCH_PERIOD
        elements. */
     float sums[BENCH_PERIOD];
@@ -231,11 +231,10 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i);
 
 /* ---- systems (system.c) ------------------------------------------------- */
 
-/* The end of an epoch, which the schedule's last node signals. */
+/* The end of an epoch, which baton_schedule_on_end reports. */
 typedef struct bench_end {
     sem_t signalled;
-    double us;       /* the time of the end, as by clock_now_us */
-    uint64_t epochs; /* number of epochs whose end was watched so far */
+    double us; /* the time of the end, as by clock_now_us */
 } bench_end_t;
 
 /* A system that is prepared to run one operation. */
@@ -253,7 +252,7 @@ typedef struct bench_runner {
 
 /* Removes from run's systems those that cannot run the collective here, and
    prints the reasons. Returns the number of systems that remain. Collective. */
-size_t bench_keep_able(bench_run_t *run);
+size_t bench_remove_unable(bench_run_t *run);
 
 /* Allocate and free an operation's vectors, in the kind of memory that the
    options name. */
@@ -285,9 +284,8 @@ void bench_runner_start(bench_runner_t *runner);
 void bench_runner_wait(bench_runner_t *runner);
 
 /* Sleeps until the collective has ended, without a call that drives Baton.
-   Returns the time, as by clock_now_us, at which the last node of the
-   collective ran. The system must be one of Baton's, and bench_runner_open must
-   have been called with `unwaited`. */
+   Returns the time of the end, as by clock_now_us. The system must be one of
+   Baton's, and bench_runner_open must have been called with `unwaited`. */
 double bench_runner_watch(bench_runner_t *runner);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */

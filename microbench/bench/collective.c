@@ -1,30 +1,27 @@
 /* baton-bench allreduce, bcast, ...: compares systems that run one collective.
    Measures each size, each kind of memory, in place and not in place, and each
-   way in which the application uses the time between start and wait. */
+   mode of waiting. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum {
     MAX_CALLS = 10000,
-    /* The most calls of one turn in the ways other than WAIT. */
+    /* The most calls of one repetition in modes other than AT_ONCE. */
     MAX_OVERLAPPED = 20,
     TRUSTED_FOR = 4,
     UNIT_STEPS = 64,
     REHEARSED_UNITS = 200
 };
 
-/* A system that is measured in one way of calling, with a runner for each
-   layer. Each schedule is used in one way only, as in an application, so that
+/* A system that is measured in one mode of waiting, with a runner for each
+   layer. Each schedule is used in one mode only, as in an application, so that
    Baton learns how it is used. */
 typedef struct contestant {
     const bench_system_t *system;
-    bench_way_t way;
+    bench_wait_t mode;
     bench_runner_t *runners; /* an array of [layers] */
-    size_t calls;            /* number of calls in one turn */
-    /* The index of this system's contestant in the way WAIT. That contestant
-       comes before the system's other contestants. */
-    size_t waits;
+    size_t calls;            /* number of calls in one repetition */
 } contestant_t;
 
 /* All contestants that are compared at one size, in one kind of memory and in
@@ -34,7 +31,9 @@ typedef struct contest {
     uint64_t bytes; /* bytes of the vector, rounded up to whole blocks */
     size_t layers;
     bench_operation_t *operations; /* an array of [layers] */
-    contestant_t contestants[CLI_MOST_ITEMS * BENCH_WAYS];
+    /* All systems in the mode AT_ONCE, in the order of the options, and then
+       those in each other mode. */
+    contestant_t contestants[CLI_MOST_ITEMS * BENCH_WAIT_MODES];
     size_t count;
     /* The time that the computation of a layer takes: the fastest system's time
        for the collective. */
@@ -62,16 +61,17 @@ static void bench_collective_work(uint64_t units)
     sink = value;
 }
 
-static void bench_collective_compute(const contest_t *contest, bench_way_t way)
+static void bench_collective_compute(const contest_t *contest,
+                                     bench_wait_t mode)
 {
-    if (way == BENCH_WAY_SLEEP) {
+    if (mode == BENCH_WAIT_SLEEP) {
         clock_sleep_until(clock_now_us() + contest->layer_us);
-    } else if (way == BENCH_WAY_PROCESSOR) {
+    } else if (mode == BENCH_WAIT_PROCESSOR) {
         bench_collective_work(contest->units);
     }
 }
 
-/* ---- turns -------------------------------------------------------------- */
+/* ---- measuring ---------------------------------------------------------- */
 
 /* Starts the operation of each layer once, and waits for all of them. Returns
    the time at which the last of them ended, of whichever layer. */
@@ -82,19 +82,19 @@ static double bench_collective_call(const contest_t *contest,
     for (size_t i = 0; i < contest->layers; i++) {
         of->runners[i].operation->root = root;
         bench_runner_start(&of->runners[i]);
-        bench_collective_compute(contest, of->way);
-        if (of->way == BENCH_WAY_WAIT) {
+        bench_collective_compute(contest, of->mode);
+        if (of->mode == BENCH_WAIT_AT_ONCE) {
             bench_runner_wait(&of->runners[i]);
         }
     }
     for (size_t i = 0; i < contest->layers; i++) {
-        if (of->way == BENCH_WAY_UNWAITED) {
+        if (of->mode == BENCH_WAIT_NEVER) {
             end_us = fmax(end_us, bench_runner_watch(&of->runners[i]));
-        } else if (of->way != BENCH_WAY_WAIT) {
+        } else if (of->mode != BENCH_WAIT_AT_ONCE) {
             bench_runner_wait(&of->runners[i]);
         }
     }
-    return of->way == BENCH_WAY_UNWAITED ? end_us : clock_now_us();
+    return of->mode == BENCH_WAIT_NEVER ? end_us : clock_now_us();
 }
 
 static void bench_collective_check(const contest_t *contest,
@@ -128,9 +128,9 @@ static void bench_collective_prepare(const contest_t *contest,
     }
 }
 
-/* Returns the mean time of the turn's calls on this rank. All ranks take turns
-   as the root: if one rank were always the root, it would run ahead of its
-   peers, and a call would seem to take no longer than a send. */
+/* Returns the mean time of a repetition's calls on this rank. The root changes
+   from call to call: if one rank were always the root, it would run ahead of
+   its peers, and a call would seem to take no longer than a send. */
 static double time_calls(const contest_t *contest, const contestant_t *of)
 {
     size_t roots = (size_t)contest->operations->roots;
@@ -138,7 +138,7 @@ static double time_calls(const contest_t *contest, const contestant_t *of)
     bench_collective_prepare(contest, of);
     double begin_us = clock_now_us();
     for (size_t i = 0; i < of->calls; i++) {
-        if (of->way != BENCH_WAY_WAIT) {
+        if (of->mode != BENCH_WAIT_AT_ONCE) {
             harness_barrier(&contest->run->harness);
             begin_us = clock_now_us();
         }
@@ -152,8 +152,7 @@ static double time_calls(const contest_t *contest, const contestant_t *of)
     return us / (double)of->calls;
 }
 
-static void bench_collective_take(void *arg, size_t place, size_t turn,
-                                  double *us)
+static void bench_collective_repeat(void *arg, size_t place, double *us)
 {
     const contest_t *contest = arg;
     const contestant_t *of = &contest->contestants[place];
@@ -161,21 +160,21 @@ static void bench_collective_take(void *arg, size_t place, size_t turn,
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
     for (size_t i = 0; i < of->calls * contest->layers; i++) {
-        bench_collective_compute(contest, of->way);
+        bench_collective_compute(contest, of->mode);
     }
     us[COMPUTATION_US] = (clock_now_us() - begin_us) / (double)of->calls;
 }
 
 /* ---- life --------------------------------------------------------------- */
 
-/* Chooses the number of calls of a turn, which is a multiple of the number of
-   roots. Returns the time of one call. The first call may take longer than a
-   whole turn, and the next calls several times as long as later ones. So trials
-   begin with one call, and each trial has at most TRUSTED_FOR times as many
-   calls as the one before. */
+/* Chooses the number of calls of a repetition, which is a multiple of the
+   number of roots. Returns the time of one call. The first call may take longer
+   than a whole repetition, and the next calls several times as long as later
+   ones. So trials begin with one call, and each trial has at most TRUSTED_FOR
+   times as many calls as the one before. */
 static double rehearse(const contest_t *contest, contestant_t *of)
 {
-    double turn_us = (double)contest->run->options.turn_ms * 1e3;
+    double all_us = (double)contest->run->options.repetition_ms * 1e3;
     size_t roots = (size_t)contest->operations->roots;
     of->calls = roots;
     (void)time_calls(contest, of);
@@ -183,7 +182,7 @@ static double rehearse(const contest_t *contest, contestant_t *of)
         of->calls = ((size_t)calls + roots - 1) / roots * roots;
         double us = time_calls(contest, of);
         MPI_Bcast(&us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-        double wanted = fmin(turn_us / fmax(us, 1e-3), MAX_CALLS);
+        double wanted = fmin(all_us / fmax(us, 1e-3), MAX_CALLS);
         if (wanted <= calls * TRUSTED_FOR) {
             of->calls = ((size_t)fmax(wanted, 1) + roots - 1) / roots * roots;
             return us;
@@ -204,31 +203,37 @@ static void rehearse_work(contest_t *contest)
     MPI_Bcast(&contest->units, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
 }
 
-/* Adds a system in one way to the contest. In the way UNWAITED only Baton's
+/* Returns the contestant of the same system in the mode AT_ONCE. */
+static const contestant_t *at_once(const contest_t *contest,
+                                   const contestant_t *of)
+{
+    return &contest->contestants[of->system - contest->run->options.systems];
+}
+
+/* Adds a system in one mode to the contest. In the mode NEVER only Baton's
    systems are added. */
 static void add_contestant(contest_t *contest, const bench_system_t *system,
-                           bench_way_t way)
+                           bench_wait_t mode)
 {
     contestant_t *of = &contest->contestants[contest->count];
-    if (way == BENCH_WAY_UNWAITED && system->kind != BENCH_SYSTEM_BATON) {
+    if (mode == BENCH_WAIT_NEVER && system->kind != BENCH_SYSTEM_BATON) {
         return;
     }
     *of = (contestant_t){
         .system = system,
-        .way = way,
-        .waits = way == BENCH_WAY_WAIT ? contest->count : of[-1].waits,
+        .mode = mode,
         .runners = harness_alloc(contest->layers, sizeof(*of->runners)),
     };
     contest->count++;
     for (size_t i = 0; i < contest->layers; i++) {
         bench_runner_open(contest->run, system, &contest->operations[i],
-                          way == BENCH_WAY_UNWAITED, &of->runners[i]);
+                          mode == BENCH_WAIT_NEVER, &of->runners[i]);
     }
-    if (way == BENCH_WAY_WAIT) {
+    if (mode == BENCH_WAIT_AT_ONCE) {
         double us = rehearse(contest, of) / (double)contest->layers;
         contest->layer_us = fmin(contest->layer_us, us);
     } else {
-        size_t calls = contest->contestants[of->waits].calls;
+        size_t calls = at_once(contest, of)->calls;
         of->calls = calls < MAX_OVERLAPPED ? calls : MAX_OVERLAPPED;
     }
 }
@@ -236,7 +241,7 @@ static void add_contestant(contest_t *contest, const bench_system_t *system,
 static void bench_collective_open_contest(contest_t *contest, uint64_t bytes)
 {
     const bench_options_t *options = &contest->run->options;
-    const cli_list_t *ways = &options->ways;
+    const cli_list_t *modes = &options->modes;
     contest->operations =
         harness_alloc(contest->layers, sizeof(*contest->operations));
     for (size_t i = 0; i < contest->layers; i++) {
@@ -247,9 +252,9 @@ static void bench_collective_open_contest(contest_t *contest, uint64_t bytes)
     }
     contest->bytes = contest->operations->count * sizeof(float);
     contest->layer_us = INFINITY;
-    for (size_t i = 0; i < options->system_count * ways->count; i++) {
-        add_contestant(contest, &options->systems[i / ways->count],
-                       (bench_way_t)ways->words[i % ways->count]);
+    for (size_t i = 0; i < options->system_count * modes->count; i++) {
+        add_contestant(contest, &options->systems[i % options->system_count],
+                       (bench_wait_t)modes->words[i / options->system_count]);
     }
     rehearse_work(contest);
 }
@@ -271,19 +276,39 @@ static void bench_collective_close_contest(contest_t *contest)
 
 /* ---- report ------------------------------------------------------------- */
 
-/* Adds the row of one contestant. */
+/* Returns the time of the fastest of MPI's systems in a mode of waiting, or
+   NAN. */
+static double fastest_mpi_us(const contest_t *contest, stats_t (*us)[MEASURES],
+                             bench_wait_t mode)
+{
+    double fastest_us = NAN;
+    for (size_t i = 0; i < contest->count; i++) {
+        const contestant_t *of = &contest->contestants[i];
+        if (of->mode == mode && of->system->kind != BENCH_SYSTEM_BATON) {
+            fastest_us = fmin(fastest_us, us[i][CALL_US].median);
+        }
+    }
+    return fastest_us;
+}
+
+/* Adds the row of one contestant. It is compared with MPI's systems in the same
+   mode of waiting; in the mode NEVER, which MPI does not have, in AT_ONCE. */
 static void bench_collective_add_row(const contest_t *contest, size_t place,
-                                     stats_t (*us)[MEASURES], double mpi_us)
+                                     stats_t (*us)[MEASURES])
 {
     const bench_options_t *options = &contest->run->options;
     const contestant_t *of = &contest->contestants[place];
     const stats_t *call = &us[place][CALL_US];
-    bool sweeps = options->ways.count * options->places.count *
+    bool sweeps = options->modes.count * options->places.count *
                       options->memories.count * options->layers.count >
                   1;
-    double alone_us = us[of->waits][CALL_US].median;
+    double alone_us =
+        us[at_once(contest, of) - contest->contestants][CALL_US].median;
+    double mpi_us = fastest_mpi_us(
+        contest, us,
+        of->mode == BENCH_WAIT_NEVER ? BENCH_WAIT_AT_ONCE : of->mode);
     bool computes =
-        of->way == BENCH_WAY_SLEEP || of->way == BENCH_WAY_PROCESSOR;
+        of->mode == BENCH_WAIT_SLEEP || of->mode == BENCH_WAIT_PROCESSOR;
     double computation_us = computes ? us[place][COMPUTATION_US].median : NAN;
     double hidden = (alone_us + computation_us - call->median) /
                     fmin(alone_us, computation_us);
@@ -294,7 +319,7 @@ static void bench_collective_add_row(const contest_t *contest, size_t place,
         NUMBER("hosts", NULL, 0, 0,
                baton_schedule_hosts(contest->run->harness.barrier)),
         NUMBER("bytes", "bytes", 9, 0, contest->bytes),
-        TEXT("way", sweeps ? "way" : NULL, 9, bench_way_names[of->way]),
+        TEXT("way", sweeps ? "way" : NULL, 9, bench_wait_names[of->mode]),
         TEXT("memory", sweeps ? "memory" : NULL, 6,
              bench_memory_names[options->memory]),
         TEXT("place", sweeps ? "place" : NULL, 5,
@@ -312,48 +337,21 @@ static void bench_collective_add_row(const contest_t *contest, size_t place,
     table_row(&contest->run->table, cells, sizeof cells / sizeof *cells);
 }
 
-/* Adds all rows, one way after another. In each way the systems are compared
-   with the fastest of MPI's in this way. In the way UNWAITED they are compared
-   with the fastest of MPI's in the way WAIT. */
-static void bench_collective_report(const contest_t *contest,
-                                    stats_t (*us)[MEASURES])
-{
-    const cli_list_t *ways = &contest->run->options.ways;
-    const contestant_t *of = contest->contestants;
-    for (size_t place = 0; place < ways->count; place++) {
-        size_t way = ways->words[place];
-        size_t mpi_way = way == BENCH_WAY_UNWAITED ? BENCH_WAY_WAIT : way;
-        double mpi_us = NAN;
-        for (size_t i = 0; i < contest->count; i++) {
-            if (of[i].way == mpi_way &&
-                of[i].system->kind != BENCH_SYSTEM_BATON) {
-                mpi_us = fmin(mpi_us, us[i][CALL_US].median);
-            }
-        }
-        for (size_t i = 0; i < contest->count; i++) {
-            if (of[i].way == way) {
-                bench_collective_add_row(contest, i, us, mpi_us);
-            }
-        }
-    }
-}
-
 /* ---- the command -------------------------------------------------------- */
 
 static void bench_collective_measure(bench_run_t *run, size_t layers,
                                      uint64_t bytes)
 {
     contest_t contest = {.run = run, .layers = layers};
-    stats_t us[CLI_MOST_ITEMS * BENCH_WAYS][MEASURES];
+    stats_t us[CLI_MOST_ITEMS * BENCH_WAIT_MODES][MEASURES];
     bench_collective_open_contest(&contest, bytes);
-    const bench_turns_t turns = {.systems = contest.count,
-                                 .measures = MEASURES,
-                                 .turns = (size_t)run->options.repetitions,
-                                 .take = bench_collective_take,
-                                 .arg = &contest};
-    bench_turns(run, &turns, *us);
-    if (run->speak) {
-        bench_collective_report(&contest, us);
+    const bench_comparison_t comparison = {.systems = contest.count,
+                                           .measures = MEASURES,
+                                           .measure = bench_collective_repeat,
+                                           .arg = &contest};
+    bench_compare(run, &comparison, *us);
+    for (size_t i = 0; run->prints && i < contest.count; i++) {
+        bench_collective_add_row(&contest, i, us);
     }
     bench_collective_close_contest(&contest);
 }
@@ -364,11 +362,11 @@ bool bench_collective_run(bench_run_t *run)
     const cli_list_t *memories = &options->memories, *places = &options->places,
                      *layers = &options->layers, *bytes = &options->bytes;
     static char series[48];
-    if (bench_keep_able(run) == 0) {
+    if (bench_remove_unable(run) == 0) {
         return true;
     }
     (void)snprintf(series, sizeof(series), "system%s%s%s%s",
-                   options->ways.count > 1 ? " way" : "",
+                   options->modes.count > 1 ? " way" : "",
                    memories->count > 1 ? " memory" : "",
                    places->count > 1 ? " place" : "",
                    layers->count > 1 ? " layers" : "");

@@ -220,20 +220,20 @@ static void measure_alone(bench_run_t *run)
 static stats_t time_solo(bench_run_t *run, baton_partial_t *partial)
 {
     static const float gradient[SOLO_COUNT];
-    size_t turns = (size_t)run->options.repetitions;
+    size_t repetitions = (size_t)run->options.repetitions;
     double us[BENCH_MAX_REPETITIONS];
     baton_partial_result_t result;
-    for (size_t turn = 0; turn < turns; turn++) {
+    for (size_t i = 0; i < repetitions; i++) {
         harness_barrier(&run->harness);
         double begin_us = clock_now_us();
-        for (int i = 0; i < SOLO_CALLS; i++) {
+        for (int call = 0; call < SOLO_CALLS; call++) {
             must(baton_partial_contribute(partial, gradient));
             must(baton_partial_start(partial));
             must(baton_partial_wait(partial, -1, &result));
         }
-        us[turn] = (clock_now_us() - begin_us) / SOLO_CALLS;
+        us[i] = (clock_now_us() - begin_us) / SOLO_CALLS;
     }
-    return bench_slowest(us, turns);
+    return bench_slowest(us, repetitions);
 }
 
 static baton_partial_t *create_solo(const bench_run_t *run)
@@ -287,7 +287,7 @@ static void measure_idle(bench_run_t *run)
 
 bool bench_engine_run(bench_run_t *run)
 {
-    if (run->speak) {
+    if (run->prints) {
         measure_alone(run);
     }
     harness_barrier(&run->harness);

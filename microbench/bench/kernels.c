@@ -1,7 +1,7 @@
 /* baton-bench kernels: compares Baton's f32 sum with a plain loop. Also
    compares two forms of selecting from gradient plus residual: the one pass
-   that Baton uses, and two steps. Compared forms run in turns, so that both see
-   the same clock rate and load. */
+   that Baton uses, and two steps. Compared forms run in alternation, so that
+   both see the same clock rate and load. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
 #include <math.h>
@@ -73,7 +73,8 @@ static void one_pass(trial_t *t)
             : baton_accumulate_at_least(&of, t->threshold, t->one, 2 * t->k);
 }
 
-/* Measures two forms in turns, and reports the first one against the second. */
+/* Measures two forms in alternation, and reports the first one against the
+ * second. */
 static void measure_forms(bench_run_t *run, trial_t *trial,
                           const form_fn forms[2], const char *op,
                           const char *form_name)
@@ -82,13 +83,13 @@ static void measure_forms(bench_run_t *run, trial_t *trial,
     double times[2][BENCH_MAX_REPETITIONS];
     forms[0](trial);
     forms[1](trial);
-    for (size_t turn = 0; turn < 2 * rounds; turn++) {
-        size_t form = (turn + turn / 2) % 2;
+    for (size_t i = 0; i < 2 * rounds; i++) {
+        size_t form = (i + i / 2) % 2;
         double begin_us = clock_now_us();
         for (size_t n = 0; n < trial->repeats; n++) {
             forms[form](trial);
         }
-        times[form][turn / 2] =
+        times[form][i / 2] =
             (clock_now_us() - begin_us) / (double)trial->repeats;
     }
     stats_t us = stats_of(times[0], rounds);
@@ -156,7 +157,7 @@ static bool measure_selections(bench_run_t *run, trial_t *trial)
 bool bench_kernels_run(bench_run_t *run)
 {
     const size_t stride = MOST + STAGGER;
-    if (!run->speak) {
+    if (!run->prints) {
         return true;
     }
     if (run->options.memory == BENCH_MEMORY_DEVICE) {

@@ -34,7 +34,7 @@ static bool bench_measure(bench_run_t *run, const char *name)
     harness_open(&run->harness, options->memory == BENCH_MEMORY_DEVICE
                                     ? bench_device.attach
                                     : NULL);
-    if (run->speak) {
+    if (run->prints) {
         (void)printf("# %s, %d ranks, %" PRIu64 " turns of the slowest rank: "
                      "%s\n",
                      name, run->harness.size, options->repetitions,
@@ -42,7 +42,7 @@ static bool bench_measure(bench_run_t *run, const char *name)
     }
     progress_begin();
     bool passed = benches[options->command].run(run);
-    if (run->speak) {
+    if (run->prints) {
         (void)printf("# CPU steal: %.1f %%\n",
                      100 * steal_share(before, steal_read()));
         passed = table_close(&run->table, passed);
@@ -57,16 +57,16 @@ int main(int argc, char **argv)
     static bench_run_t run; /* too large for a stack */
     harness_begin();
     bench_options_parse(argc, argv, &run.options);
-    run.speak = harness_go_on();
+    run.prints = harness_go_on();
     const char *lacks =
         run.options.memory == BENCH_MEMORY_DEVICE ? bench_device.lacks() : NULL;
-    if (lacks != NULL && run.speak) {
+    if (lacks != NULL && run.prints) {
         (void)fprintf(stderr, "baton-bench: --memory device: %s\n", lacks);
     }
     if (!harness_agree(lacks == NULL)) {
         return NO_GPU;
     }
-    return harness_agree(!run.speak ||
+    return harness_agree(!run.prints ||
                          table_open(&run.table, &run.options.files)) &&
                    bench_measure(&run, argv[1])
                ? EXIT_SUCCESS

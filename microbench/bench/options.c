@@ -122,8 +122,8 @@ enum {
 #define SPARSE_NAME(NAME, name) name,
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
 #undef SPARSE_NAME
-const char *const bench_way_names[] = {"wait",  "unwaited",  "together",
-                                       "sleep", "processor", NULL};
+const char *const bench_wait_names[] = {"wait",  "unwaited",  "together",
+                                        "sleep", "processor", NULL};
 const char *const bench_memory_names[] = {"malloc", "shared", "device", NULL};
 const char *const bench_place_names[] = {"out", "in", NULL};
 
@@ -150,7 +150,7 @@ static const cli_option_t options[] = {
      "Dense steps at the beginning; the first two steps are not measured"},
     {BENCH_SPARSE, "in-place", 0, AT(accumulated), CLI_FLAG, NULL,
      "Add gradients to the residual before the step: only spardl and dense"},
-    {BENCH_COLLECTIVE, "ways", 'w', AT(ways), CLI_WORDS(bench_way_names),
+    {BENCH_COLLECTIVE, "ways", 'w', AT(modes), CLI_WORDS(bench_wait_names),
      "wait", "What the application does after the start, see below"},
     {BENCH_COLLECTIVE, "layers", 'l', AT(layers), CLI_COUNTS(1, 1000), "1",
      "Collectives in flight at once"},
@@ -167,8 +167,8 @@ static const cli_option_t options[] = {
      "Memory of the vectors: device is a GPU's"},
     {BENCH_COLLECTIVE, "repetitions", 'r', AT(repetitions), TIMES, "5",
      "Turns of each system, whose median is reported"},
-    {BENCH_COLLECTIVE, "turn-ms", 0, AT(turn_ms), CLI_COUNT(1, 1000), "50",
-     "Length of a turn, at least one call"},
+    {BENCH_COLLECTIVE, "turn-ms", 0, AT(repetition_ms), CLI_COUNT(1, 1000),
+     "50", "Length of a turn, at least one call"},
     {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), TIMES, "9",
      "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), TIMES, "11",
@@ -189,25 +189,25 @@ static void resolve_sparse(const cli_parser_t *parser)
     for (size_t i = 0; i < opts->algorithms.count; i++) {
         has_spardl |= opts->algorithms.words[i] == BENCH_SPARSE_SPARDL;
     }
-    if (!has_spardl && cli_is_given(parser, "teams")) {
+    if (!has_spardl && cli_is_set(parser, "teams")) {
         cli_refuse(
             parser,
             "--teams: only spardl has teams, and --algorithm does not name it");
     }
 }
 
-/* Sorts the ways by number. Adds WAIT, which has the lowest number and is
-   always measured. */
-static void sort_ways(cli_list_t *ways)
+/* Sorts the modes of waiting by number. Adds AT_ONCE, which has the lowest
+   number and is always measured. */
+static void sort_modes(cli_list_t *modes)
 {
-    bool wanted[BENCH_WAYS] = {[BENCH_WAY_WAIT] = true};
-    for (size_t i = 0; i < ways->count; i++) {
-        wanted[ways->words[i]] = true;
+    bool wanted[BENCH_WAIT_MODES] = {[BENCH_WAIT_AT_ONCE] = true};
+    for (size_t i = 0; i < modes->count; i++) {
+        wanted[modes->words[i]] = true;
     }
-    ways->count = 0;
-    for (size_t way = 0; way < BENCH_WAYS; way++) {
-        if (wanted[way]) {
-            ways->words[ways->count++] = way;
+    modes->count = 0;
+    for (size_t mode = 0; mode < BENCH_WAIT_MODES; mode++) {
+        if (wanted[mode]) {
+            modes->words[modes->count++] = mode;
         }
     }
 }
@@ -216,15 +216,15 @@ static void resolve_dense(const cli_parser_t *parser)
 {
     bench_options_t *opts = parser->values;
     bool sums = opts->collective == BATON_COLLECTIVE_ALLREDUCE;
-    sort_ways(&opts->ways);
+    sort_modes(&opts->modes);
     if (opts->collective == BATON_COLLECTIVE_BARRIER) {
-        if (cli_is_given(parser, "bytes") || opts->files.plot != NULL) {
+        if (cli_is_set(parser, "bytes") || opts->files.plot != NULL) {
             cli_refuse(parser, "--%s: a barrier has no size",
                        opts->files.plot != NULL ? "plot" : "bytes");
         }
         opts->bytes = (cli_list_t){.count = 1};
     }
-    if (cli_is_given(parser, "place") && !sums) {
+    if (cli_is_set(parser, "place") && !sums) {
         cli_refuse(parser, "--place: only allreduce has this option");
     }
     for (; opts->system_count < opts->system_names.count;
@@ -267,8 +267,10 @@ void bench_options_parse(int argc, char **argv, bench_options_t *out)
     }
     const entry_t *entry =
         &entries[cli_parse_command("baton-bench", doc, names, argc, argv)];
-    const cli_program_t program = {entry->doc, options, entry->command,
-                                   bench_options_resolve, NULL};
+    const cli_program_t program = {.doc = entry->doc,
+                                   .options = options,
+                                   .command = entry->command,
+                                   .resolve = bench_options_resolve};
     *out = (bench_options_t){.name = entry->name,
                              .command = entry->command,
                              .collective = entry->collective};

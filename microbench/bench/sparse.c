@@ -1,8 +1,8 @@
 /* baton-bench sparse: compares a step of each sparse all-reduce with dense
-   ones. In each turn the ranks have new gradients, and every system takes one
-   step with them, so that all systems see the same state of the machine. The
-   first steps are not counted: in the very first one residuals are empty and
-   Ok-Topk moves its regions. */
+   ones. In each repetition the ranks have new gradients, and every system takes
+   one step with them, so that all systems see the same state of the machine.
+   The first steps are not counted: in the very first one residuals are empty
+   and Ok-Topk moves its regions. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
 #include <inttypes.h>
@@ -46,7 +46,7 @@ typedef struct contest {
     void *on_device;
     /* The gradient with which Baton's steps are started. NULL: the gradient was
        already added to the residual. */
-    const void *given;
+    const void *start_gradient;
     sparse_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
     size_t contestant_count;
@@ -101,7 +101,7 @@ static void bench_sparse_add_contestant(contest_t *contest, size_t system,
         baton_status_t status = baton_sparse_create(
             contest->run->harness.group, &options, -1, &added->sparse);
         if (status == BATON_ERR_UNSUPPORTED && contest->on_device != NULL) {
-            if (contest->run->speak) {
+            if (contest->run->prints) {
                 (void)printf("# %s: skipped, %s\n", bench_sparse_names[system],
                              baton_error_message());
             }
@@ -122,9 +122,10 @@ static void bench_sparse_open_contest(contest_t *contest)
         contest->on_device = bench_device.alloc(contest->count * sizeof(float));
     }
     contest->gradient = harness_alloc(contest->count, sizeof(float));
-    contest->given = contest->on_device != NULL ? contest->on_device
-                     : options->accumulated     ? NULL
-                                                : contest->gradient;
+    contest->start_gradient = contest->on_device;
+    if (contest->on_device == NULL && !options->accumulated) {
+        contest->start_gradient = contest->gradient;
+    }
     contest->sum = harness_alloc(contest->count, sizeof(float));
     contest->residual = harness_alloc(contest->count, sizeof(float));
     contest->slice =
@@ -198,10 +199,10 @@ static void bench_sparse_check_sums(const contest_t *contest,
 {
     const bench_options_t *asked = &contest->run->options;
     if (is_baton(system)) {
-        baton_sparse_result_t rest;
+        baton_sparse_result_t flushed;
         must(baton_sparse_flush(system->sparse));
-        must(baton_sparse_wait(system->sparse, -1, &rest));
-        bench_sparse_check_result(contest, system, &rest);
+        must(baton_sparse_wait(system->sparse, -1, &flushed));
+        bench_sparse_check_result(contest, system, &flushed);
     }
     bool changed = is_baton(system) && (asked->momentum > 0 || asked->clip > 0);
     size_t wrong = sparse_slice_find_loss(&contest->slice, system->sums);
@@ -213,7 +214,7 @@ static void bench_sparse_check_sums(const contest_t *contest,
     }
 }
 
-/* ---- turns -------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------- */
 
 static void fill_gradients(void *arg, size_t step)
 {
@@ -241,7 +242,7 @@ static void bench_sparse_run_step(contest_t *contest,
                                   baton_sparse_result_t *out)
 {
     if (is_baton(system)) {
-        must(baton_sparse_start(system->sparse, contest->given));
+        must(baton_sparse_start(system->sparse, contest->start_gradient));
         must(baton_sparse_wait(system->sparse, -1, out));
         return;
     }
@@ -256,13 +257,12 @@ static void bench_sparse_run_step(contest_t *contest,
 
 /* Takes one step of one system and stores its values. A dense step has no
    selection, and its messages are not counted. */
-static void bench_sparse_take(void *arg, size_t place, size_t turn,
-                              double *values)
+static void bench_sparse_take_step(void *arg, size_t place, double *values)
 {
     contest_t *contest = arg;
     const contestant_t *system = &contest->contestants[place];
     baton_sparse_result_t result = {0};
-    if (is_baton(system) && contest->given == NULL) {
+    if (is_baton(system) && contest->start_gradient == NULL) {
         bench_sparse_accumulate(contest,
                                 baton_sparse_accumulator(system->sparse));
     }
@@ -349,18 +349,17 @@ static void measure_case(bench_run_t *run, size_t count, double density)
        only. */
     MPI_Bcast(&contest.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     bench_sparse_open_contest(&contest);
-    const bench_turns_t turns = {.systems = contest.contestant_count,
-                                 .measures = MEASURES,
-                                 .warm_up = WARM_UP,
-                                 .turns = (size_t)run->options.repetitions,
-                                 .begin = fill_gradients,
-                                 .take = bench_sparse_take,
-                                 .arg = &contest};
-    bench_turns(run, &turns, *stats);
+    const bench_comparison_t comparison = {.systems = contest.contestant_count,
+                                           .measures = MEASURES,
+                                           .warm_up = WARM_UP,
+                                           .begin = fill_gradients,
+                                           .measure = bench_sparse_take_step,
+                                           .arg = &contest};
+    bench_compare(run, &comparison, *stats);
     for (size_t i = 0; i < contest.contestant_count; i++) {
         bench_sparse_check_sums(&contest, &contest.contestants[i]);
     }
-    if (run->speak) {
+    if (run->prints) {
         bench_sparse_report(&contest, stats);
     }
     harness_barrier(&run->harness);

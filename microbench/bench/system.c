@@ -2,7 +2,6 @@
    Baton's. Also allocates the vectors of the systems. */
 #include "bench/bench.h"
 #include <baton/memory.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +22,8 @@
 #define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
 #define HAS_PERSISTENT        0
-/* bench_keep_able() removes systems that would use this form, so it is never
-   called. */
+/* bench_remove_unable() removes systems that would use this form, so it is
+   never called. */
 #define PERSISTENT(name, ...) MPI_SUCCESS
 #endif
 
@@ -139,7 +138,7 @@ static bool is_persistent(const bench_system_t *system)
            system->kind == BENCH_SYSTEM_RING;
 }
 
-size_t bench_keep_able(bench_run_t *run)
+size_t bench_remove_unable(bench_run_t *run)
 {
     bench_options_t *options = &run->options;
     size_t all = options->system_count;
@@ -149,7 +148,7 @@ size_t bench_keep_able(bench_run_t *run)
         if ((!is_persistent(system) || HAS_PERSISTENT) &&
             (system->kind != BENCH_SYSTEM_RING || set_libnbc(0))) {
             options->systems[options->system_count++] = *system;
-        } else if (run->speak) {
+        } else if (run->prints) {
             (void)printf("# %s: skipped: it does not work with this MPI\n",
                          system->name);
         }
@@ -181,120 +180,81 @@ static void call_mpi(bench_runner_t *runner, form_t form)
     switch ((int)of->collective) {
 #define COLLECTIVE(id, Name, name, ...)                                        \
     case BATON_COLLECTIVE_##id:                                                \
-        (void)(form == BLOCKING ? MPI_##Name(__VA_ARGS__, world)               \
-               : form == NONBLOCKING                                           \
-                   ? MPI_I##name(__VA_ARGS__, world, request)                  \
-                   : PERSISTENT(Name, __VA_ARGS__, world, MPI_INFO_NULL,       \
-                                request));                                     \
+        if (form == BLOCKING) {                                                \
+            (void)MPI_##Name(__VA_ARGS__);                                     \
+        } else if (form == NONBLOCKING) {                                      \
+            (void)MPI_I##name(__VA_ARGS__, request);                           \
+        } else {                                                               \
+            (void)PERSISTENT(Name, __VA_ARGS__, MPI_INFO_NULL, request);       \
+        }                                                                      \
         break;
-        COLLECTIVE(BROADCAST, Bcast, bcast, target, count, MPI_FLOAT, root)
+        COLLECTIVE(BROADCAST, Bcast, bcast, target, count, MPI_FLOAT, root,
+                   world)
         COLLECTIVE(REDUCE, Reduce, reduce, source, target, count, MPI_FLOAT,
-                   MPI_SUM, root)
+                   MPI_SUM, root, world)
         COLLECTIVE(ALLREDUCE, Allreduce, allreduce, source, target, count,
-                   MPI_FLOAT, MPI_SUM)
+                   MPI_FLOAT, MPI_SUM, world)
         COLLECTIVE(REDUCE_SCATTER, Reduce_scatter, reduce_scatter, source,
-                   target, runner->counts, MPI_FLOAT, MPI_SUM)
+                   target, runner->counts, MPI_FLOAT, MPI_SUM, world)
         COLLECTIVE(ALLGATHER, Allgather, allgather, source, block, MPI_FLOAT,
-                   target, block, MPI_FLOAT)
+                   target, block, MPI_FLOAT, world)
         COLLECTIVE(SCATTER, Scatter, scatter, source, block, MPI_FLOAT, target,
-                   block, MPI_FLOAT, root)
+                   block, MPI_FLOAT, root, world)
         COLLECTIVE(GATHER, Gather, gather, source, block, MPI_FLOAT, target,
-                   block, MPI_FLOAT, root)
+                   block, MPI_FLOAT, root, world)
         COLLECTIVE(ALLTOALL, Alltoall, alltoall, source, block, MPI_FLOAT,
-                   target, block, MPI_FLOAT)
+                   target, block, MPI_FLOAT, world)
+        COLLECTIVE(BARRIER, Barrier, barrier, world)
 #undef COLLECTIVE
-    default:
-        (void)(form == BLOCKING ? MPI_Barrier(world)
-               : form == NONBLOCKING
-                   ? MPI_Ibarrier(world, request)
-                   : PERSISTENT(Barrier, world, MPI_INFO_NULL, request));
     }
 }
 
 /* ---- Baton -------------------------------------------------------------- */
 
-static baton_view_t bench_system_bind(baton_schedule_t *schedule, float *memory,
-                                      void *on_device, size_t count, bool input)
-{
-    size_t bytes = count * sizeof(float);
-    void *at = on_device != NULL ? on_device : memory;
-    if (bytes == 0) {
-        return (baton_view_t){0};
-    }
-    baton_buffer_t buffer = input ? baton_buffer_bind_input(schedule, at, bytes)
-                                  : baton_buffer_bind(schedule, at, bytes);
-    if (on_device != NULL) {
-        baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
-    }
-    return baton_view(buffer, 0, bytes);
-}
+static baton_create_fn *const create_fns[] = {
+    [BATON_COLLECTIVE_BROADCAST] = baton_broadcast_create,
+    [BATON_COLLECTIVE_REDUCE] = baton_reduce_create,
+    [BATON_COLLECTIVE_ALLREDUCE] = baton_allreduce_create,
+    [BATON_COLLECTIVE_REDUCE_SCATTER] = baton_reduce_scatter_create,
+    [BATON_COLLECTIVE_ALLGATHER] = baton_allgather_create,
+    [BATON_COLLECTIVE_ALLTOALL] = baton_alltoall_create,
+    [BATON_COLLECTIVE_SCATTER] = baton_scatter_create,
+    [BATON_COLLECTIVE_GATHER] = baton_gather_create,
+    [BATON_COLLECTIVE_BARRIER] = baton_barrier_create,
+};
 
-static void bench_system_build(const bench_operation_t *of,
-                               const char *algorithm,
-                               baton_schedule_t *schedule)
-{
-    baton_view_t to = bench_system_bind(schedule, of->target, of->on_device[0],
-                                        of->target_count, false);
-    baton_view_t from =
-        of->in_place ? to
-                     : bench_system_bind(schedule, of->source, of->on_device[1],
-                                         of->source_count, true);
-    switch ((int)of->collective) {
-#define BUILD(id, name, type, ...)                                             \
-    case BATON_COLLECTIVE_##id:                                                \
-        name(schedule, &(const type){.size = sizeof(type), __VA_ARGS__});      \
-        break;
-#define DATA  .source = from, .target = to
-#define NAMED DATA, .algorithm = algorithm
-#define SUM   NAMED, .dtype = BATON_F32, .op = BATON_SUM
-        BUILD(BROADCAST, baton_add_broadcast, baton_broadcast_args_t,
-              .data = to, .root = of->root, .algorithm = algorithm)
-        BUILD(REDUCE, baton_add_reduce, baton_reduce_args_t, SUM,
-              .root = of->root)
-        BUILD(ALLREDUCE, baton_add_allreduce, baton_allreduce_args_t, SUM)
-        BUILD(REDUCE_SCATTER, baton_add_reduce_scatter,
-              baton_reduce_scatter_args_t, SUM)
-        BUILD(ALLGATHER, baton_add_allgather, baton_allgather_args_t, NAMED)
-        BUILD(ALLTOALL, baton_add_alltoall, baton_alltoall_args_t, NAMED)
-        BUILD(SCATTER, baton_add_scatter, baton_rooted_args_t, DATA,
-              .root = of->root)
-        BUILD(GATHER, baton_add_gather, baton_rooted_args_t, DATA,
-              .root = of->root)
-#undef BUILD
-    default:
-        baton_add_barrier(schedule);
-    }
-}
-
-static baton_status_t tell_end(void *arg, baton_call_t *call)
+/* Stores and signals the end of an epoch. */
+static void signal_end(void *arg, uint64_t epoch, baton_status_t status)
 {
     bench_end_t *end = arg;
     end->us = clock_now_us();
     (void)sem_post(&end->signalled);
-    return BATON_OK;
 }
 
-/* Adds a node that runs after all other nodes, and stores and signals the
-   end. */
-static void add_end(baton_schedule_t *schedule, bench_end_t *end)
-{
-    baton_node_t last = baton_add_call(schedule, tell_end, end);
-    baton_set_no_scratch(schedule, last);
-    for (uint32_t i = 0; i < last.index; i++) {
-        baton_before(schedule, (baton_node_t){i}, last);
-    }
-}
-
-static baton_schedule_t *bench_system_commit(const bench_run_t *run,
+static baton_schedule_t *bench_system_create(const bench_run_t *run,
                                              bench_runner_t *runner)
 {
-    baton_schedule_t *schedule =
-        harness_schedule(run->harness.group, runner->system.name);
-    bench_system_build(runner->operation, runner->system.algorithm, schedule);
+    const bench_operation_t *of = runner->operation;
+    bool on_device = of->on_device[0] != NULL;
+    bool has_source = of->source_count > 0 && !of->in_place;
+    bool reduces = baton_collective_facts(of->collective)->reduces;
+    const void *source = on_device ? of->on_device[1] : of->source;
+    const baton_operands_t operands = {
+        .source = has_source ? source : NULL,
+        .target = on_device ? of->on_device[0] : of->target,
+        .count = of->block,
+        .dtype = BATON_F32,
+        .op = reduces ? BATON_SUM : NULL,
+        .root = of->root,
+        .algorithm = runner->system.algorithm,
+        .name = runner->system.name,
+        .memory = on_device ? BATON_MEMORY_DEVICE : BATON_MEMORY_HOST,
+    };
+    baton_schedule_t *schedule = NULL;
+    must(create_fns[of->collective](run->harness.group, &operands, &schedule));
     if (runner->watched) {
-        add_end(schedule, &runner->end);
+        baton_schedule_on_end(schedule, signal_end, &runner->end);
     }
-    must(baton_schedule_commit(schedule));
     return schedule;
 }
 
@@ -306,7 +266,7 @@ static void open_root(const bench_run_t *run, bench_runner_t *runner)
     bool ring = runner->system.kind == BENCH_SYSTEM_RING;
     runner->requests[root] = MPI_REQUEST_NULL;
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
-        runner->schedules[root] = bench_system_commit(run, runner);
+        runner->schedules[root] = bench_system_create(run, runner);
     } else if (is_persistent(&runner->system)) {
         (void)(ring && set_libnbc(RING));
         call_mpi(runner, PREPARED);
@@ -383,13 +343,7 @@ void bench_runner_wait(bench_runner_t *runner)
 
 double bench_runner_watch(bench_runner_t *runner)
 {
-    const baton_schedule_t *schedule =
-        runner->schedules[runner->operation->root];
-    runner->end.epochs++;
     while (sem_wait(&runner->end.signalled) != 0) {
-    }
-    while (baton_schedule_epoch(schedule) < runner->end.epochs) {
-        (void)sched_yield();
     }
     return runner->end.us;
 }

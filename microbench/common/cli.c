@@ -146,17 +146,16 @@ typedef struct reading {
 
 static void read_one(const reading_t *reading, const char *text, void *out)
 {
+    static const char *const expected[] = {[CLI_KIND_COUNT] = "a number: ",
+                                           [CLI_KIND_REAL] = "a number: ",
+                                           [CLI_KIND_SIZE] = "a size from ",
+                                           [CLI_KIND_WORD] = "one of ",
+                                           [CLI_KIND_PLOT] = ""};
     char range[COMPLAINT_BYTES];
-    cli_kind_t kind = reading->type->kind;
     cli_describe(reading->type, range);
     if (!read_value(reading->type, text, out)) {
         cli_refuse(reading->parser, "%s: '%.60s' is not %s%s", reading->option,
-                   text,
-                   kind == CLI_KIND_WORD   ? "one of "
-                   : kind == CLI_KIND_PLOT ? ""
-                   : kind == CLI_KIND_SIZE ? "a size from "
-                                           : "a number: ",
-                   range);
+                   text, expected[reading->type->kind], range);
     }
 }
 
@@ -247,13 +246,12 @@ void cli_read(const cli_parser_t *parser, const char *option,
 /* ---- the table ---------------------------------------------------------- */
 
 /* Returns the key by which argp names an option of the command: its letter, or
-   256 plus the row's index. Returns 0 if the command has no such option. */
+   256 plus the row's index. Returns -1 if the command has no such option. */
 static int cli_key_of(const cli_program_t *program, size_t i)
 {
     const cli_option_t *option = &program->options[i];
-    return (option->commands & program->command) == 0 ? 0
-           : option->letter != 0                      ? option->letter
-                                                      : 256 + (int)i;
+    int key = option->letter != 0 ? option->letter : 256 + (int)i;
+    return (option->commands & program->command) != 0 ? key : -1;
 }
 
 /* Writes "HELP [RANGE; default DEFAULT]". */
@@ -269,14 +267,14 @@ static void write_help(const cli_option_t *option, char help[HELP_BYTES])
                    initial ? "default " : "", initial ? option->initial : "");
 }
 
-bool cli_is_given(const cli_parser_t *parser, const char *name)
+bool cli_is_set(const cli_parser_t *parser, const char *name)
 {
-    bool given = false;
+    bool set = false;
     for (size_t i = 0; parser->program->options[i].name != NULL; i++) {
-        given |= (parser->given >> i & 1) != 0 &&
-                 strcmp(parser->program->options[i].name, name) == 0;
+        set |= (parser->set >> i & 1) != 0 &&
+               strcmp(parser->program->options[i].name, name) == 0;
     }
-    return given;
+    return set;
 }
 
 /* Reads an option's value into the program's struct. */
@@ -302,60 +300,38 @@ void cli_refuse(const cli_parser_t *parser, const char *format, ...)
     exit(EXIT_USAGE); /* argp_error is not declared noreturn */
 }
 
-/* Returns the option whose value may be given without the option's name. */
-static const cli_option_t *find_operand(const cli_program_t *program)
-{
-    const cli_option_t *option = program->options;
-    while (option->name != NULL && !option->type.operand) {
-        option++;
-    }
-    return option->name != NULL ? option : NULL;
-}
-
-/* Reads an argument that is no option. Returns false if the program takes none,
-   or has got that value already. */
-static bool read_operand(cli_parser_t *parser, const char *text)
-{
-    const cli_option_t *option = find_operand(parser->program);
-    if (option == NULL || cli_is_given(parser, option->name)) {
-        return false;
-    }
-    parser->given |= UINT64_C(1) << (option - parser->program->options);
-    cli_read_option(parser, option, text);
-    return true;
-}
-
 static error_t cli_parse_option(int key, char *text, struct argp_state *state)
 {
     cli_parser_t *parser = state->input;
     const cli_program_t *program = parser->program;
     const cli_type_t command = CLI_WORD(NULL, program->commands);
     parser->state = state;
-    switch (key) {
-    case 'h':
+    bool is_argument = key == ARGP_KEY_ARG || key == ARGP_KEY_NO_ARGS;
+    if (key == 'h') {
         argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
         return 0;
-    case ARGP_KEY_ARG:
-    case ARGP_KEY_NO_ARGS:
-        if (program->commands != NULL) {
-            cli_read(parser, "COMMAND", &command, text != NULL ? text : "",
-                     parser->values);
-        } else if (text != NULL && !read_operand(parser, text)) {
-            cli_refuse(parser, "argument: '%s' is not an option", text);
-        }
+    }
+    if (key == ARGP_KEY_END && program->resolve != NULL) {
+        program->resolve(parser);
         return 0;
-    case ARGP_KEY_END:
-        if (program->resolve != NULL) {
-            program->resolve(parser);
-        }
+    }
+    if (is_argument && program->commands != NULL) {
+        cli_read(parser, "COMMAND", &command, text != NULL ? text : "",
+                 parser->values);
         return 0;
     }
     for (size_t i = 0; program->options[i].name != NULL; i++) {
-        if (cli_key_of(program, i) == key) {
-            parser->given |= UINT64_C(1) << i;
-            cli_read_option(parser, &program->options[i], text);
+        const cli_option_t *option = &program->options[i];
+        bool is_operand = key == ARGP_KEY_ARG && option->type.operand &&
+                          !cli_is_set(parser, option->name);
+        if (is_operand || cli_key_of(program, i) == key) {
+            parser->set |= UINT64_C(1) << i;
+            cli_read_option(parser, option, text);
             return 0;
         }
+    }
+    if (key == ARGP_KEY_ARG) {
+        cli_refuse(parser, "argument: '%s' is not an option", text);
     }
     return ARGP_ERR_UNKNOWN;
 }
@@ -373,6 +349,7 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
     char helps[MAX_OPTIONS][HELP_BYTES];
     cli_parser_t parser = {.program = program, .values = values};
     struct argp_option *row = rows;
+    char operand[40] = "";
     int group = 0;
     /* The C locale makes numbers independent of the user's locale. */
     (void)uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
@@ -380,7 +357,7 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
         const cli_option_t *option = &program->options[i];
         int key = cli_key_of(program, i);
         assert(i < MAX_OPTIONS);
-        if (key == 0) {
+        if (key < 0) {
             continue;
         }
         if (option->type.kind == CLI_KIND_HEADING) {
@@ -389,27 +366,26 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
             continue;
         }
         write_help(option, helps[i]);
-        *++row = (struct argp_option){
-            option->name, key, option->type.metavar, 0, helps[i], group};
+        *++row = (struct argp_option){.name = option->name,
+                                      .key = key,
+                                      .arg = option->type.metavar,
+                                      .doc = helps[i],
+                                      .group = group};
+        if (option->type.operand) {
+            (void)snprintf(operand, sizeof operand, "[%s]",
+                           option->type.metavar);
+        }
         if (option->initial != NULL) {
             cli_read_option(&parser, option, option->initial);
         }
     }
-    char arguments[40] = "";
-    const cli_option_t *operand = find_operand(program);
-    if (operand != NULL) {
-        (void)snprintf(arguments, sizeof arguments, "[%s]",
-                       operand->type.metavar);
-    }
-    const struct argp argp = {rows,
-                              cli_parse_option,
-                              program->commands != NULL ? "COMMAND [OPTION...]"
-                              : operand != NULL         ? arguments
-                                                        : NULL,
-                              program->doc,
-                              NULL,
-                              NULL,
-                              NULL};
+    const char *arguments = operand[0] != '\0' ? operand : NULL;
+    const struct argp argp = {.options = rows,
+                              .parser = cli_parse_option,
+                              .args_doc = program->commands != NULL
+                                              ? "COMMAND [OPTION...]"
+                                              : arguments,
+                              .doc = program->doc};
     argp_err_exit_status = EXIT_USAGE;
     argp_program_version_hook = cli_print_version;
     (void)argp_parse(&argp, argc, argv, 0, NULL, &parser);
@@ -421,7 +397,8 @@ size_t cli_parse_command(const char *program, const char *about,
     static char name[ITEM_BYTES];
     size_t index = 0;
     static const cli_option_t none = {.name = NULL};
-    const cli_program_t first = {about, &none, CLI_ANY, NULL, commands};
+    const cli_program_t first = {
+        .doc = about, .options = &none, .commands = commands};
     cli_parse(&first, argc < 2 ? argc : 2, argv, &index);
     (void)snprintf(name, sizeof(name), "%s %s", program, commands[index]);
     argv[1] = name;

@@ -96,8 +96,9 @@ enum { CLI_ANY = 1 };
 typedef struct cli_parser {
     const struct cli_program *program;
     struct argp_state *state;
-    void *values;   /* the struct with the values of the program's options */
-    uint64_t given; /* bit i is set if option i of the table was given */
+    void *values; /* the struct with the values of the program's options */
+    /* Bit i is 1 if the command line has option i of the table. */
+    uint64_t set;
 } cli_parser_t;
 
 /* A program or one of its commands. */
@@ -111,7 +112,7 @@ typedef struct cli_program {
     void (*resolve)(const cli_parser_t *parser);
     /* The names of a program's commands, and NULL at the end; NULL if there are
        no commands. If there are, the program's struct is a single size_t, which
-       gets the index of the given command. */
+       gets the command's index. */
     const char *const *commands;
 } cli_program_t;
 
@@ -126,7 +127,7 @@ size_t cli_parse_command(const char *program, const char *about,
                          const char *const *commands, int argc, char **argv);
 
 /* Returns whether the command line has this option. */
-bool cli_is_given(const cli_parser_t *parser, const char *name);
+bool cli_is_set(const cli_parser_t *parser, const char *name);
 
 /* Reads a value of this type. If the text is wrong, prints an error that names
    `option`, and ends the process. */

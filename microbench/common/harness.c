@@ -13,19 +13,44 @@ static enum { READING, RUNNING, FAILED } stage;
 
 static int own_rank, job_size;
 
+/* The engine makes progress only in the functions below. So it can't disturb
+   the measured engine. */
+static baton_engine_t *own_engine;
+static baton_group_t *own_group;
+
+static baton_group_t *open_group(baton_progress_t progress,
+                                 harness_attach_fn attach,
+                                 baton_engine_t **engine_out)
+{
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    baton_group_t *group = NULL;
+    options.progress = progress;
+    must(baton_engine_open(&options, engine_out));
+    if (attach != NULL) {
+        must(attach(*engine_out));
+    }
+    must(job_create_group(*engine_out, &group));
+    return group;
+}
+
 static void harness_end(void)
 {
     if (stage == READING) {
         (void)harness_agree(false);
     }
     if (stage != FAILED) {
-        job.end();
+        must(baton_group_destroy(own_group));
+        must(baton_engine_close(own_engine));
+        job_end();
     }
 }
 
 int harness_begin(void)
 {
-    job.begin(&own_rank, &job_size);
+    job_begin();
+    own_group = open_group(BATON_PROGRESS_MANUAL, NULL, &own_engine);
+    own_rank = baton_group_rank(own_group);
+    job_size = baton_group_size(own_group);
     (void)atexit(harness_end);
     if (own_rank > 0) {
         stage = RUNNING;
@@ -54,8 +79,7 @@ void harness_fail(const char *format, ...)
        time. */
     (void)fprintf(stderr, "rank %d: %s\n", own_rank, text);
     stage = FAILED;
-    job.abort();
-    abort(); /* a function pointer can't be declared noreturn */
+    job_abort();
 }
 
 void must(baton_status_t status)
@@ -81,28 +105,12 @@ baton_schedule_t *harness_schedule(baton_group_t *group, const char *name)
     return schedule;
 }
 
-static baton_group_t *open_group(baton_progress_t progress,
-                                 harness_attach_fn attach,
-                                 baton_engine_t **engine_out)
-{
-    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-    baton_group_t *group = NULL;
-    options.progress = progress;
-    must(baton_engine_open(&options, engine_out));
-    if (attach != NULL) {
-        must(attach(*engine_out));
-    }
-    must(job.create_group(*engine_out, &group));
-    return group;
-}
-
 void harness_open(harness_t *out, harness_attach_fn attach)
 {
     out->rank = own_rank;
     out->size = job_size;
     out->group = open_group(BATON_PROGRESS_DEFAULT, attach, &out->engine);
-    out->own_group = open_group(BATON_PROGRESS_MANUAL, NULL, &out->own_engine);
-    out->barrier = harness_schedule(out->own_group, "harness/barrier");
+    out->barrier = harness_schedule(own_group, "harness/barrier");
     baton_add_barrier(out->barrier);
     must(baton_schedule_commit(out->barrier));
 }
@@ -110,8 +118,6 @@ void harness_open(harness_t *out, harness_attach_fn attach)
 void harness_close(harness_t *harness)
 {
     (void)!baton_schedule_destroy(harness->barrier);
-    must(baton_group_destroy(harness->own_group));
-    must(baton_engine_close(harness->own_engine));
     must(baton_group_destroy(harness->group));
     must(baton_engine_close(harness->engine));
 }
@@ -129,8 +135,15 @@ void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
     }
 }
 
+void *harness_gather(const void *mine, size_t bytes)
+{
+    void *all = harness_alloc((size_t)job_size, bytes);
+    must(baton_allgather_now(own_group, mine, all, bytes, BATON_U8));
+    return all;
+}
+
 bool harness_agree(bool answer)
 {
-    job.broadcast(&answer, sizeof answer);
+    must(baton_broadcast_now(own_group, &answer, sizeof answer, BATON_U8, 0));
     return answer;
 }

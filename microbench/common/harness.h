@@ -12,10 +12,6 @@ typedef struct harness {
        way, and the group that they use. */
     baton_engine_t *engine;
     baton_group_t *group;
-    /* The barrier has an engine of its own, which makes progress only when this
-       rank steps it. */
-    baton_engine_t *own_engine;
-    baton_group_t *own_group;
     baton_schedule_t *barrier;
 } harness_t;
 
@@ -31,8 +27,8 @@ bool harness_go_on(void);
 /* Attaches a device to an engine before the engine's group is created. */
 typedef baton_status_t (*harness_attach_fn)(baton_engine_t *engine);
 
-/* Opens both engines. Collective. A failure ends the job. `attach`, which may
-   be NULL, is called for the measured engine. */
+/* Opens the measured engine. Collective. A failure ends the job. `attach`,
+   which may be NULL, is called for it. */
 void harness_open(harness_t *out, harness_attach_fn attach);
 
 void harness_close(harness_t *harness);
@@ -46,6 +42,10 @@ void harness_barrier(const harness_t *harness);
 
 /* Returns rank 0's answer on every rank. Collective. */
 bool harness_agree(bool answer);
+
+/* Gathers `bytes` bytes from each rank, in the order of ranks. The caller frees
+   the array. Collective. */
+void *harness_gather(const void *mine, size_t bytes);
 
 /* Prints this rank's number and the message, and ends the whole job. A rank
    that has failed inside a collective has no other way to tell its peers. */

@@ -1,33 +1,27 @@
-/* The processes of a job, one for each rank. There are two implementations:
-   job_mpi.c, for processes that mpirun has started, and job_world.c, for those
-   that baton_group_create_world finds (store.h), in a build without MPI. All
-   functions but mpi_version and abort are collective. An error ends the job. */
+/* The processes of a job, one for each rank: those that mpirun has started or,
+   in a build without MPI, those that baton_group_create_world finds
+   (store.h). */
 #pragma once
 
 #include <baton/baton.h>
 
-typedef struct job {
-    /* Whether the program can call MPI. */
-    bool has_mpi;
-    /* Returns the first line of MPI's version, or "none". May be called before
-       begin. */
-    const char *(*mpi_version)(void);
-    /* Starts MPI, or makes a group of all ranks. */
-    void (*begin)(int *rank_out, int *size_out);
-    void (*end)(void);
-    /* Ends the process, and does not return. The other ranks are ended by
-       mpirun, or fail, because they have lost this one. */
-    void (*abort)(void);
-    /* Creates a group of all ranks, over MPI or without it. */
-    baton_status_t (*create_group)(baton_engine_t *engine, baton_group_t **out);
-    /* Copies the bytes of rank 0 to all other ranks. */
-    void (*broadcast)(void *data, size_t bytes);
-    /* Gathers `bytes` bytes from each rank on all ranks, in the order of
-       ranks. */
-    void (*gather)(const void *mine, size_t bytes, void *all);
-    /* Calls MPI_Allreduce, which sums vectors of `count` integers. NULL without
-       MPI. */
-    void (*sum_by_mpi)(const uint64_t *source, uint64_t *target, size_t count);
-} job_t;
+extern const bool job_has_mpi;
 
-extern const job_t job;
+/* Returns the first line of MPI's version, or "none". May be called before
+   job_begin. */
+const char *job_mpi_version(void);
+
+/* Start and end MPI. */
+void job_begin(void);
+void job_end(void);
+
+/* Ends the process. The other ranks are ended by mpirun, or fail, because they
+   have lost this one. */
+_Noreturn void job_abort(void);
+
+/* Creates a group of all ranks, over MPI or without it. Collective. */
+baton_status_t job_create_group(baton_engine_t *engine, baton_group_t **out);
+
+/* Calls MPI_Allreduce, which sums vectors of `count` integers. Only for builds
+   with MPI. */
+void job_sum_by_mpi(const uint64_t *source, uint64_t *target, size_t count);

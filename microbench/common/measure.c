@@ -71,26 +71,20 @@ stats_t stats_of(double *values, size_t count)
 
 /* ---- stolen time ------------------------------------------------------ */
 
-/* The fields of the first line of /proc/stat: user, nice, system, idle, iowait,
-   irq, softirq and steal. Further fields have the time of guests, which is
-   already in user and nice. */
-enum { FIELDS = 8 };
-
+/* The fields of the first line of /proc/stat are user, nice, system, idle,
+   iowait, irq, softirq and steal. Further fields have the time of guests, which
+   is already in user and nice. */
 steal_t steal_parse(const char *line)
 {
-    steal_t reading = {0, 0};
-    bool read = strncmp(line, "cpu ", 4) == 0;
-    line += read ? 4 : 0;
-    for (int i = 0; read && i < FIELDS; i++) {
-        double field = 0;
-        int used = 0;
-        read = sscanf(line, "%lf%n", &field, &used) == 1;
-        line += used;
-        reading.total += field;
-        /* The last field is the stolen time, so `stolen` keeps that field. */
-        reading.stolen = field;
+    double f[8];
+    if (strncmp(line, "cpu ", 4) != 0 ||
+        sscanf(line + 4, "%lf%lf%lf%lf%lf%lf%lf%lf", &f[0], &f[1], &f[2], &f[3],
+               &f[4], &f[5], &f[6], &f[7]) != 8) {
+        return (steal_t){0, 0};
     }
-    return read ? reading : (steal_t){0, 0};
+    return (steal_t){.stolen = f[7],
+                     .total =
+                         f[0] + f[1] + f[2] + f[3] + f[4] + f[5] + f[6] + f[7]};
 }
 
 steal_t steal_read(void)

@@ -27,12 +27,12 @@ int terminal_columns(int descriptor)
 {
     const char *text = getenv("COLUMNS");
     struct winsize size = {0};
-    uint64_t given = 0;
+    uint64_t columns = 0;
     if (isatty(descriptor) == 0) {
         return 0;
     }
-    if (text != NULL && cli_read_count(text, &given) && given > 0) {
-        return given < INT16_MAX ? (int)given : INT16_MAX;
+    if (text != NULL && cli_read_count(text, &columns) && columns > 0) {
+        return columns < INT16_MAX ? (int)columns : INT16_MAX;
     }
     (void)ioctl(descriptor, TIOCGWINSZ, &size);
     return size.ws_col > 0 ? size.ws_col : 80;
@@ -70,8 +70,8 @@ bool progress_show(double part, const char *what)
                        part * 100, s * (1 - part) / part);
     }
     int used = snprintf(times, sizeof(times), ": %.0f s%s", s, left);
-    int room = terminal_columns(terminal) - used - 1;
-    (void)dprintf(terminal, "\r\033[K%.*s%s", room > 0 ? room : 0, what, times);
+    int most = terminal_columns(terminal) - used - 1;
+    (void)dprintf(terminal, "\r\033[K%.*s%s", most > 0 ? most : 0, what, times);
     shown_us = now_us;
     return interrupted == 0;
 }

@@ -53,6 +53,12 @@ void sparse_slice_add_gradients(sparse_slice_t *slice, uint64_t seed,
     }
 }
 
+/* Returns the index of the element that an entry of a result belongs to. */
+static size_t sparse_element(const baton_sparse_result_t *result, size_t entry)
+{
+    return result->indices != NULL ? result->indices[entry] : entry;
+}
+
 void sparse_slice_add_result(const sparse_slice_t *slice,
                              const baton_sparse_result_t *result, double *sums)
 {
@@ -77,11 +83,6 @@ size_t sparse_slice_find_loss(const sparse_slice_t *slice, const double *sums)
 }
 
 /* ---- one result --------------------------------------------------------- */
-
-size_t sparse_element(const baton_sparse_result_t *result, size_t entry)
-{
-    return result->indices != NULL ? result->indices[entry] : entry;
-}
 
 const char *sparse_check(const baton_sparse_result_t *result, size_t n,
                          size_t *entry_out)

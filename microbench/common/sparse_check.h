@@ -42,9 +42,6 @@ void sparse_slice_add_result(const sparse_slice_t *slice,
    sum of all gradients. Returns `count` if there is none. */
 size_t sparse_slice_find_loss(const sparse_slice_t *slice, const double *sums);
 
-/* Returns the index of the element that an entry of a result belongs to. */
-size_t sparse_element(const baton_sparse_result_t *result, size_t entry);
-
 /* Checks an f32 result for n elements. Returns NULL if it is right. Otherwise
    returns a text that says what is wrong, and sets *entry_out to the entry.
    Wrong are indices that do not ascend or are not below n, values that are not

@@ -61,7 +61,7 @@ static bool run_gnuplot(const char *picture, const char *const *arguments)
     return status == 0 || output_fail("gnuplot failed to draw", picture, 0);
 }
 
-static bool table_draw(const table_t *table)
+static bool table_plot(const table_t *table)
 {
     char self[PATH_MAX] = "", script[PATH_MAX + 64], data[64];
     (void)!readlink("/proc/self/exe", self, sizeof self - 1);
@@ -188,7 +188,7 @@ bool table_close(table_t *table, bool passed)
         (void)fputs(table->rows == 0 ? "[]\n" : "\n]\n", table->json);
     }
     passed = passed && (table->files.plot == NULL || table->rows == 0 ||
-                        table_draw(table));
+                        table_plot(table));
     bool written = output_close(table->csv, table->files.csv);
     return output_close(table->json, table->files.json) && written && passed;
 }

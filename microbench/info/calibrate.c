@@ -1,12 +1,12 @@
 #include "info/calibrate.h"
 
 #include "common/harness.h"
-#include "common/job.h"
 #include "common/progress.h"
 #include "common/table.h"
 
 #include <baton/tuning.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,12 +48,12 @@ static double message_us(const harness_t *harness, int peer, size_t bytes,
     baton_buffer_t buffer = baton_buffer_bind(schedule, memory, 2 * bytes);
     if (harness->rank == 0 || harness->rank == peer) {
         int other = harness->rank == 0 ? peer : 0;
-        baton_node_t came =
+        baton_node_t received =
             baton_add_recv(schedule, other, baton_view(buffer, bytes, bytes));
         baton_node_t sent =
             baton_add_send(schedule, other, baton_view(buffer, 0, bytes));
         if (harness->rank == peer && !both) {
-            baton_before(schedule, came, sent);
+            baton_before(schedule, received, sent);
         }
     }
     double us = run_and_destroy(harness, schedule);
@@ -78,7 +78,8 @@ static double reduction_us(const harness_t *harness)
    is chosen so that the model predicts the measured time of a short all-reduce.
    Returns the value in `costs` if ranks share no processors or are on several
    hosts. */
-static double turn_us(const harness_t *harness, const baton_costs_t *costs)
+static double shared_wait_us(const harness_t *harness,
+                             const baton_costs_t *costs)
 {
     baton_schedule_t *schedule =
         harness_schedule(harness->group, "calibrate/turn");
@@ -106,7 +107,7 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
     double without = baton_algorithm_host_us(&algorithm, &of);
     of.turn_us = 1;
     double each = baton_algorithm_host_us(&algorithm, &of) - without;
-    return !shared ? costs->turn_us : us > without ? (us - without) / each : 0;
+    return shared ? fmax(us - without, 0) / each : costs->turn_us;
 }
 
 /* Measures a link. Between hosts both ranks send at once, as in algorithms,
@@ -129,9 +130,8 @@ static bool add_machines(const harness_t *harness, const char *path)
 {
     enum { NAME = 256 };
     char mine[NAME];
-    char(*names)[NAME] = harness_alloc((size_t)harness->size, NAME);
     (void)snprintf(mine, NAME, "%s", baton_machine_name());
-    job.gather(mine, NAME, names);
+    char(*names)[NAME] = harness_gather(mine, NAME);
     FILE *file = harness->rank == 0 ? fopen(path, "ae") : NULL;
     bool opened = file != NULL || harness->rank != 0 ||
                   output_fail("can't write", path, errno);
@@ -213,7 +213,7 @@ int info_calibrate(const char *path)
         costs.between = link_cost(&harness, peers[1], true);
     }
     costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
-    costs.turn_us = turn_us(&harness, &costs);
+    costs.turn_us = shared_wait_us(&harness, &costs);
     bool written = write_costs(&harness, path, &costs, peers);
     written = harness_agree(add_machines(&harness, path) && written);
     if (written) {

@@ -45,7 +45,7 @@ static void print_facts(void)
     const char *const facts[][2] = {
         {"Baton", baton_version()},         {"Build", BATON_BUILD_TYPE},
         {"Compiler", BATON_BUILD_COMPILER}, {"Flags", BATON_BUILD_FLAGS},
-        {"Kernels", baton_kernels_name()},  {"MPI", job.mpi_version()},
+        {"Kernels", baton_kernels_name()},  {"MPI", job_mpi_version()},
         {"Transports", "mpi, inproc"},
     };
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
@@ -85,23 +85,22 @@ static baton_choice_t info_choose(const baton_choice_case_t *of)
    8 bytes to 1 GiB. */
 static void print_collective(baton_choice_case_t of)
 {
-    const char *rest = "any size";
+    const size_t largest = (size_t)1 << 30;
+    const char *beyond = "any size";
     char range[32];
     (void)printf("%s\n", baton_collective_name(of.collective));
-    for (of.bytes = 8; of.bytes <= (size_t)1 << 30; of.bytes *= 2) {
-        bool last = of.bytes == (size_t)1 << 30;
-        baton_choice_t choice = info_choose(&of), next = choice;
-        if (!last) {
-            baton_choice_case_t twice = of;
-            twice.bytes *= 2;
-            next = info_choose(&twice);
-        }
+    of.bytes = 8;
+    for (baton_choice_t choice = info_choose(&of), next; of.bytes <= largest;
+         choice = next) {
+        (void)snprintf(range, sizeof range, "up to %11zu bytes", of.bytes);
+        of.bytes *= 2;
+        bool last = of.bytes > largest;
+        next = last ? choice : info_choose(&of);
         if (last || next.algorithm.name != choice.algorithm.name ||
             next.segment_bytes != choice.segment_bytes) {
-            (void)snprintf(range, sizeof range, "up to %11zu bytes", of.bytes);
-            (void)printf("  %-23s  %s", last ? rest : range,
+            (void)printf("  %-23s  %s", last ? beyond : range,
                          choice.algorithm.name);
-            rest = "beyond that";
+            beyond = "beyond that";
             (void)printf(choice.segment_bytes > 0 ? " in segments of %zu\n"
                                                   : "\n",
                          choice.segment_bytes);
@@ -124,7 +123,8 @@ static int print_choices(const request_t *request)
 
 int main(int argc, char **argv)
 {
-    static const cli_program_t program = {doc, options, CLI_ANY, NULL, NULL};
+    static const cli_program_t program = {
+        .doc = doc, .options = options, .command = CLI_ANY};
     request_t request = {.hosts = 1};
     cli_parse(&program, argc, argv, &request);
     if (request.calibrate != NULL) {

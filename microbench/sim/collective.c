@@ -136,11 +136,9 @@ static bool sim_collective_run_epoch(void *arg, uint64_t epoch, double *us_out)
 bool sim_run_collective(const sim_case_t *c, sim_result_t *out)
 {
     const sim_options_t *options = c->options;
-    baton_collective_t collective =
-        options->command == SIM_ALLREDUCE   ? BATON_COLLECTIVE_ALLREDUCE
-        : options->command == SIM_BROADCAST ? BATON_COLLECTIVE_BROADCAST
-                                            : BATON_COLLECTIVE_BARRIER;
-    run_t run = {.of = c, .algorithm = sim_algorithm(collective, c->name)};
+    run_t run = {.of = c,
+                 .algorithm =
+                     sim_algorithm(options->command->collective, c->name)};
     bool passed = sim_data_open(c, 1, &run.data);
     if (passed && !options->model.cost_only) {
         run.memory = sim_alloc((size_t)c->ranks, (size_t)c->bytes);

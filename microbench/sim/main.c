@@ -26,7 +26,8 @@
 
 static const sim_command_t sim_commands[] = {
     {
-        .command = SIM_ALLREDUCE,
+        .bit = SIM_ALLREDUCE,
+        .collective = BATON_COLLECTIVE_ALLREDUCE,
         .name = "allreduce",
         .doc = "Simulates all-reduce, of 64-bit integers in place."
                "\v" MODEL "allreduce --sweep ranks=2..1024 --bytes 1M "
@@ -35,7 +36,8 @@ static const sim_command_t sim_commands[] = {
         .run = sim_run_collective,
     },
     {
-        .command = SIM_BROADCAST,
+        .bit = SIM_BROADCAST,
+        .collective = BATON_COLLECTIVE_BROADCAST,
         .name = "broadcast",
         .doc = "Simulates broadcast by binomial tree."
                "\v" MODEL "broadcast --ranks 1000 --bytes 4K --prove",
@@ -43,7 +45,8 @@ static const sim_command_t sim_commands[] = {
         .run = sim_run_collective,
     },
     {
-        .command = SIM_BARRIER,
+        .bit = SIM_BARRIER,
+        .collective = BATON_COLLECTIVE_BARRIER,
         .name = "barrier",
         .doc = "Simulates the dissemination barrier."
                "\v" MODEL "barrier --ranks 1000000 --skew "
@@ -52,7 +55,7 @@ static const sim_command_t sim_commands[] = {
         .run = sim_run_collective,
     },
     {
-        .command = SIM_PARTIAL,
+        .bit = SIM_PARTIAL,
         .name = "partial",
         .doc = "Simulates partial all-reduce: all ranks begin an epoch "
                "together, each late by its skew, and begin the next one when "
@@ -67,11 +70,11 @@ static const sim_command_t sim_commands[] = {
                "mean latency over this mode's.\n\n" DIST
                "Example: baton-sim partial --ranks 256 --skew exponential:500 "
                "--epochs 100",
-        .variant_names = sim_partial_names,
+        .variant_names = mode_names,
         .run = sim_run_partial,
     },
     {
-        .command = SIM_SPARSE,
+        .bit = SIM_SPARSE,
         .name = "sparse",
         .doc = "Simulates the steps of sparse all-reduces of 32-bit floating "
                "point numbers."

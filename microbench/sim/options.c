@@ -9,9 +9,6 @@
 const char *sim_allreduce_names[CLI_MOST_ITEMS + 1];
 const char *const sim_broadcast_names[] = {"binomial", NULL};
 const char *const sim_barrier_names[] = {"dissemination", NULL};
-#define MODE_NAME(MODE, name, ranks) name,
-const char *const sim_partial_names[] = {BATON_PARTIAL_MODE_LIST(MODE_NAME)
-                                             NULL};
 #define SPARSE_NAME(NAME, name) name,
 const char *const sim_sparse_names[] = {
     "auto", BATON_SPARSE_ALGORITHM_LIST(SPARSE_NAME) NULL};
@@ -64,7 +61,7 @@ static const cli_option_t table[] = {
      "auto",
      "How teams exchange; auto is rsag for a power of two of teams, else "
      "bsag"},
-    {SIM_PARTIAL, "mode", 'm', AT(variants), CLI_WORDS(sim_partial_names),
+    {SIM_PARTIAL, "mode", 'm', AT(variants), CLI_WORDS(mode_names),
      "full,solo,majority,quorum,any,all", "Modes to compare"},
     {SIM_PARTIAL, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS),
      NULL, "Ranks of a quorum, or candidates; by default half of the ranks"},
@@ -145,7 +142,7 @@ static void resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
     size_t length = strcspn(opts->sweep, "=");
     for (size_t i = 0; table[i].name != NULL; i++) {
         if ((table[i].commands & AXIS) != 0 &&
-            (table[i].commands & opts->command) != 0 &&
+            (table[i].commands & opts->command->bit) != 0 &&
             strlen(table[i].name) == length &&
             strncmp(table[i].name, opts->sweep, length) == 0) {
             opts->axis = &table[i];
@@ -157,7 +154,7 @@ static void resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
                    "command, see --help",
                    opts->sweep);
     }
-    if (cli_is_given(parser, opts->axis->name)) {
+    if (cli_is_set(parser, opts->axis->name)) {
         cli_refuse(parser, "--%s: --sweep=%s is given already",
                    opts->axis->name, opts->axis->name);
     }
@@ -181,7 +178,7 @@ static void resolve_model(const cli_parser_t *parser, sim_options_t *opts)
     baton_sim_options_t *model = &opts->model;
     static const char *const of_hosts[] = {"host-alpha-us", "host-gbit"};
     for (size_t i = 0; i < 2; i++) {
-        if (opts->host_ranks == 1 && cli_is_given(parser, of_hosts[i])) {
+        if (opts->host_ranks == 1 && cli_is_set(parser, of_hosts[i])) {
             cli_refuse(parser, "--%s: needs --host-ranks", of_hosts[i]);
         }
     }
@@ -230,7 +227,8 @@ static void resolve_files(const cli_parser_t *parser, const sim_options_t *opts)
 static bool has_segments(const sim_options_t *opts)
 {
     for (size_t i = 0; i < opts->variants.count; i++) {
-        const char *name = opts->variant_names[opts->variants.words[i]];
+        const char *name =
+            opts->command->variant_names[opts->variants.words[i]];
         if (strcmp(name, "ring") == 0 ||
             sim_algorithm(BATON_COLLECTIVE_ALLREDUCE, name).segmented) {
             return true;
@@ -268,13 +266,14 @@ static void sim_options_resolve(const cli_parser_t *parser)
 void sim_options_parse(const sim_command_t *command, int argc, char **argv,
                        sim_options_t *out)
 {
-    const cli_program_t program = {command->doc, table, command->command,
-                                   sim_options_resolve, NULL};
+    const cli_program_t program = {.doc = command->doc,
+                                   .options = table,
+                                   .command = command->bit,
+                                   .resolve = sim_options_resolve};
     /* A command that has no list of variants to compare runs its first
        variant. */
     *out = (sim_options_t){
-        .command = command->command,
-        .variant_names = command->variant_names,
+        .command = command,
         .variants = {.count = 1},
         .values = {.count = 1},
         .model = {.size = sizeof(out->model), .seed = cli_default_seed()},
@@ -284,15 +283,23 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 
 /* ---- printing --------------------------------------------------------- */
 
+static const char *describe_checks(const sim_options_t *options)
+{
+    if (options->prove) {
+        return "every result proven";
+    }
+    if (!options->model.cost_only) {
+        return "every result checked";
+    }
+    return options->command->bit == SIM_SPARSE ? "cost only, of full blocks"
+                                               : "cost only";
+}
+
 void sim_options_print(const sim_options_t *options, const char *title)
 {
     const baton_sim_options_t *model = &options->model;
     (void)printf("%s\nalpha %g us, %g Gbit/s, gamma %g ns; seed %" PRIu64
                  ", %s\n",
                  title, model->link.alpha_us, options->gbit, model->gamma_ns,
-                 model->seed,
-                 options->prove                   ? "every result proven"
-                 : !model->cost_only              ? "every result checked"
-                 : options->command == SIM_SPARSE ? "cost only, of full blocks"
-                                                  : "cost only");
+                 model->seed, describe_checks(options));
 }

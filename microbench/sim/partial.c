@@ -40,16 +40,16 @@ typedef struct run {
    + e. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
-#define HAS_RANKS(MODE, name, ranks) sizeof(ranks) > 1,
-static const bool has_ranks[] = {BATON_PARTIAL_MODE_LIST(HAS_RANKS)};
-
 /* Returns the size of the quorum or the number of candidates. Returns 0 for
    other modes. */
 static uint32_t mode_ranks(const sim_case_t *c)
 {
     uint32_t half = ((uint32_t)c->ranks + 1) / 2;
     uint32_t asked = (uint32_t)c->options->mode_ranks;
-    return !has_ranks[c->variant] ? 0 : asked != 0 ? asked : half;
+    if (!mode_has_ranks(c->variant)) {
+        return 0;
+    }
+    return asked != 0 ? asked : half;
 }
 
 /* ---- calls ------------------------------------------------------------ */
@@ -214,26 +214,15 @@ static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
 
 /* ---- summary ---------------------------------------------------------- */
 
-/* Returns the expected number of active ranks if ranks arrive one after
-   another. An epoch that begins with the n-th arrival has n active ranks. Of m
-   elected ranks, the first one to arrive is, on average, arrival number (P + 1)
-   / (m + 1), and the last one is arrival number m (P + 1) / (m + 1). SOLO and
-   FULL are computed with all ranks elected: SOLO begins when the first of them
-   arrives, FULL when the last one does. */
+/* Returns the expected number of active ranks: an epoch that begins with the
+   n-th arrival has n active ranks. Returns NAN if ranks do not arrive one after
+   another, except for FULL. */
 static double sim_partial_expected_active(const sim_case_t *c)
 {
-    size_t mode = c->variant;
-    double p = c->ranks;
-    double m = mode == BATON_MAJORITY                     ? 1
-               : mode == BATON_SOLO || mode == BATON_FULL ? p
-                                                          : mode_ranks(c);
-    double first = (p + 1) / (m + 1);
-    if (mode != BATON_FULL && c->options->spacing_ms == 0) {
-        return NAN;
-    }
-    return mode == BATON_QUORUM                                 ? m
-           : mode == BATON_FULL || mode == BATON_CANDIDATES_ALL ? m * first
-                                                                : first;
+    baton_partial_mode_t mode = (baton_partial_mode_t)c->variant;
+    return mode == BATON_FULL || c->options->spacing_ms > 0
+               ? mode_arrival(mode, mode_ranks(c), c->ranks).mean
+               : NAN;
 }
 
 /* Returns the closed form. A full partial all-reduce costs as much as its inner

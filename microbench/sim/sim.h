@@ -5,6 +5,7 @@
 
 #include "common/cli.h"
 #include "common/measure.h"
+#include "common/modes.h"
 #include "common/table.h"
 #include <baton/proof.h>
 #include <baton/sim.h>
@@ -28,15 +29,13 @@ enum {
    sparse all-reduce its baton_sparse_algorithm_t. */
 extern const char *sim_allreduce_names[CLI_MOST_ITEMS + 1];
 extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
-extern const char *const sim_partial_names[], *const sim_sparse_names[];
+extern const char *const sim_sparse_names[];
+
+typedef struct sim_command sim_command_t;
 
 typedef struct sim_options {
-    unsigned command; /* the command that is run */
-    /* The names of the variants (algorithms or modes) that the command
-       compares, with NULL at the end. */
-    const char *const *variant_names;
-
-    baton_sim_options_t model; /* the model; its field `ranks` is not set */
+    const sim_command_t *command; /* the command that is run */
+    baton_sim_options_t model;    /* the model; its field `ranks` is not set */
     double gbit, host_gbit;
     /* The texts of the options --speed, --lag and --skew, or NULL. */
     const char *speed, *lag, *skew;
@@ -62,8 +61,8 @@ typedef struct sim_options {
     uint64_t teams;  /* the number of teams; 0: the library chooses */
     size_t exchange; /* the exchange, as baton_exchange_t */
 
-    cli_list_t variants;      /* variants.words: indices of variant_names */
-    const char *sweep;        /* the text of the option --sweep, or NULL */
+    cli_list_t variants; /* variants.words: indices of the variants' names */
+    const char *sweep;   /* the text of the option --sweep, or NULL */
     const cli_option_t *axis; /* the option that --sweep varies, or NULL */
     /* The values of that option; without --sweep only its count is set. */
     cli_list_t values;
@@ -76,7 +75,6 @@ typedef struct sim_options {
 void sim_options_init(void);
 
 /* Parses the command line of a command. */
-typedef struct sim_command sim_command_t;
 void sim_options_parse(const sim_command_t *command, int argc, char **argv,
                        sim_options_t *out);
 
@@ -222,10 +220,12 @@ double sim_formula_us(const sim_options_t *options,
 
 struct sim_command {
     /* a bit of the enumeration above, such as SIM_ALLREDUCE */
-    unsigned command;
+    unsigned bit;
+    baton_collective_t collective; /* the collective of sim_run_collective */
     const char *name;
     const char *doc; /* the help, in argp's format */
-    /* The variants' names, and NULL at the end. */
+    /* The names of the variants (algorithms or modes) that the command
+       compares, and NULL at the end. */
     const char *const *variant_names;
     /* Simulates a case. Returns false after printing the reason of a
        failure. */

@@ -179,9 +179,10 @@ static baton_sparse_options_t sim_sparse_options_of(const sim_case_t *c)
     out.density = options->density;
     bool has_teams = out.algorithm == BATON_SPARSE_AUTO ||
                      out.algorithm == BATON_SPARSE_SPARDL;
-    out.teams = options->teams == 0 ? BATON_SPARSE_TEAMS_AUTO
-                : has_teams         ? (int)options->teams
-                                    : 1;
+    out.teams = has_teams ? (int)options->teams : 1;
+    if (options->teams == 0) {
+        out.teams = BATON_SPARSE_TEAMS_AUTO;
+    }
     if (has_teams) {
         out.exchange = (baton_exchange_t)options->exchange;
     }

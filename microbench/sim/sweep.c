@@ -40,10 +40,12 @@ static double difference(const sim_result_t *result)
 static void fill_row(const sim_case_t *c, const sim_result_t *results,
                      table_t *table)
 {
-    const unsigned command = c->options->command;
+    const unsigned command = c->options->command->bit;
     const sim_result_t *r = &results[c->variant];
     const baton_sparse_cost_t *cost = &r->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
+    const char *exchange =
+        cost->exchange == BATON_EXCHANGE_RSAG ? "rsag" : "bsag";
     const char *variant = (command & PARTIALS) != 0 ? "mode" : "algorithm";
     /* If ranks arrive one after another, the table has latencies: an epoch's
        time then mostly consists of the ranks' delays. */
@@ -87,9 +89,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
                  baton_sparse_algorithm_name(cost->algorithm)),
         ADD(SPARSE, SPARSE, "teams", "teams", 5, 0, cost->teams),
         ADD_TEXT(0, SPARSE, "exchange", NULL, 0,
-                 cost->teams == 1                        ? "none"
-                 : cost->exchange == BATON_EXCHANGE_RSAG ? "rsag"
-                                                         : "bsag"),
+                 cost->teams == 1 ? "none" : exchange),
         ADD(SPARSE, SPARSE, "rounds", "rounds", 6, 0, r->rounds),
         ADD(0, SPARSE, "rounds_formula", "", 0, 0, cost->rounds),
         ADD(SPARSE, SPARSE, "messages_sent", "messages", 8, 0, r->sent),
@@ -108,16 +108,15 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
 
 /* ---- the sweep ---------------------------------------------------------- */
 
-static bool run_case(const sim_command_t *command, sim_case_t *c,
-                     sim_result_t *result)
+static bool run_case(sim_case_t *c, sim_result_t *result)
 {
     baton_sim_options_t model = c->options->model;
     *result = (sim_result_t){.formula_us = NAN, .active_expected = NAN};
     model.ranks = c->ranks;
     model.on_progress = sim_case_progress;
     sim_case_begin(c);
-    bool passed =
-        sim_ok(baton_sim_create(&model, &c->sim)) && command->run(c, result);
+    bool passed = sim_ok(baton_sim_create(&model, &c->sim)) &&
+                  c->options->command->run(c, result);
     sim_case_end(passed);
     /* After Ctrl-C the process ends without destroying the simulation, since
        ending its epochs would take long. */
@@ -127,7 +126,7 @@ static bool run_case(const sim_command_t *command, sim_case_t *c,
 
 int sim_sweep(const sim_command_t *command, int argc, char **argv)
 {
-    bool passed = true, partial = command->command == SIM_PARTIAL;
+    bool passed = true, partial = command->bit == SIM_PARTIAL;
     /* Results of the variants at the sweep's current value, by the index of the
        variant's name. A variant that has not run yet has none. */
     static sim_result_t results[CLI_MOST_ITEMS];
@@ -157,11 +156,11 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
         }
         sim_case_t c = {.options = &options,
                         .variant = variant,
-                        .name = options.variant_names[variant],
+                        .name = command->variant_names[variant],
                         .ranks = (int)options.ranks,
                         .bytes = options.bytes,
                         .trace = trace};
-        passed = run_case(command, &c, &results[variant]);
+        passed = run_case(&c, &results[variant]);
         if (passed) {
             fill_row(&c, results, &table);
         }

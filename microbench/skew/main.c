@@ -97,28 +97,28 @@ int main(int argc, char **argv)
     static skew_options_t options;
     harness_t harness;
     options.ranks = harness_begin();
-    options.has_mpi = job.has_mpi;
+    options.has_mpi = job_has_mpi;
     skew_options_parse(argc, argv, &options);
-    bool speak = harness_go_on();
+    bool prints = harness_go_on();
     (void)snprintf(table.title, sizeof(table.title),
                    "All-reduce of %d ranks that arrive %g ms apart: mean "
                    "latency of %" PRIu64 " iterations",
                    options.ranks, options.skew_ms, options.iterations);
-    if (!harness_agree(!speak || table_open(&table, &options.files))) {
+    if (!harness_agree(!prints || table_open(&table, &options.files))) {
         return EXIT_FAILURE;
     }
     harness_open(&harness, NULL);
-    if (speak) {
+    if (prints) {
         print_heading(&options);
     }
     for (size_t i = 0; i < options.bytes.count; i++) {
         skew_result_t results[CLI_MOST_ITEMS];
         skew_run(&harness, &options, options.bytes.numbers[i], results);
-        if (speak) {
+        if (prints) {
             print_table(&options, options.bytes.numbers[i], &table, results);
         }
     }
     harness_close(&harness);
-    return harness_agree(!speak || table_close(&table, true)) ? EXIT_SUCCESS
-                                                              : EXIT_FAILURE;
+    return harness_agree(!prints || table_close(&table, true)) ? EXIT_SUCCESS
+                                                               : EXIT_FAILURE;
 }

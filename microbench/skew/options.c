@@ -1,5 +1,5 @@
+#include "common/modes.h"
 #include "skew/skew.h"
-#include <baton/partial.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,36 +15,12 @@ static const char doc[] =
     "  mpirun -np 32 --oversubscribe baton-skew --systems "
     "mpi,quorum:2,quorum:16,all:4";
 
-#define MODE_NAME(MODE, name, ranks) name,
 #define MODE_TEXT(MODE, name, ranks) name ranks ", "
-#define HAS_RANKS(MODE, name, ranks) sizeof(ranks) > 1,
-static const char *const names[] = {BATON_PARTIAL_MODE_LIST(MODE_NAME)};
-static const bool has_ranks[] = {BATON_PARTIAL_MODE_LIST(HAS_RANKS)};
-enum { NAMES = sizeof names / sizeof names[0] };
 
-/* ---- the limit -------------------------------------------------------- */
-
-/* Returns the mean time for which ranks wait if the epoch begins with the k-th
-   arrival: k (k - 1) / 2P times the skew. If m ranks are elected, k is the
-   place of the first of them, or of the last one. For the first, the mean of k
-   is (P + 1) / (m + 1), and that of k (k + 1) is 2 (P + 1) (P + 2) / ((m + 1)
-   (m + 2)). For the last one these means are m (P + 1) / (m + 1) and m (P + 1)
-   (P + 2) / (m + 2). SOLO is computed as if all ranks were elected, and MPI as
-   a quorum of all ranks. */
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 {
-    double p = ranks;
-    double m = choice.ranks > 0                ? choice.ranks
-               : choice.mode == BATON_MAJORITY ? 1
-                                               : p;
-    double product = m * (m - 1); /* the mean of k (k - 1) */
-    if (choice.mode == BATON_CANDIDATES_ALL) {
-        product = m * (p + 1) * ((p + 2) / (m + 2) - 2 / (m + 1));
-    } else if (choice.mode == BATON_SOLO || choice.mode == BATON_MAJORITY ||
-               choice.mode == BATON_CANDIDATES_ANY) {
-        product = 2 * (p + 1) / (m + 1) * ((p + 2) / (m + 2) - 1);
-    }
-    return skew_us * product / (2 * p);
+    mode_arrival_t arrival = mode_arrival(choice.mode, choice.ranks, ranks);
+    return skew_us * arrival.mean_product / (2 * ranks);
 }
 
 /* ---- the command line ------------------------------------------------- */
@@ -65,21 +41,25 @@ static skew_choice_t skew_read_system(const cli_parser_t *parser,
     int read = sscanf(text, "%15[^:]:%u%c", name, &number, &rest);
     size_t mode = 0;
     if (strcmp(text, "mpi") == 0 && values->has_mpi) {
-        return (skew_choice_t){true, BATON_FULL, 0, text};
+        return (skew_choice_t){
+            .is_mpi = true, .mode = BATON_FULL, .name = text};
     }
-    while (mode < NAMES && strcmp(name, names[mode]) != 0) {
+    while (mode_names[mode] != NULL && strcmp(name, mode_names[mode]) != 0) {
         mode++;
     }
-    if (mode == NAMES ||
-        (has_ranks[mode] ? read != 2 || number < 1 || number > (unsigned)ranks
-                         : strcmp(text, name) != 0)) {
+    bool right = mode_names[mode] != NULL && strcmp(text, name) == 0;
+    if (mode_names[mode] != NULL && mode_has_ranks(mode)) {
+        right = read == 2 && number >= 1 && number <= (unsigned)ranks;
+    }
+    if (!right) {
         cli_refuse(parser,
                    "--systems: '%s' is not one of " BATON_PARTIAL_MODE_LIST(
                        MODE_TEXT) "or mpi, if built with MPI; Q and M are 1 to "
                                   "%d, the ranks",
                    text, ranks);
     }
-    return (skew_choice_t){false, (baton_partial_mode_t)mode, number, text};
+    return (skew_choice_t){
+        .mode = (baton_partial_mode_t)mode, .ranks = number, .name = text};
 }
 
 static const cli_option_t options[] = {
@@ -106,7 +86,7 @@ static const cli_option_t options[] = {
 static void skew_options_resolve(const cli_parser_t *parser)
 {
     skew_options_t *values = parser->values;
-    if (!values->has_mpi && !cli_is_given(parser, "systems")) {
+    if (!values->has_mpi && !cli_is_set(parser, "systems")) {
         cli_read(parser, "systems", &options[0].type, WITHOUT_MPI,
                  &values->systems);
     }
@@ -117,8 +97,10 @@ static void skew_options_resolve(const cli_parser_t *parser)
 
 void skew_options_parse(int argc, char **argv, skew_options_t *out)
 {
-    static const cli_program_t program = {doc, options, CLI_ANY,
-                                          skew_options_resolve, NULL};
+    static const cli_program_t program = {.doc = doc,
+                                          .options = options,
+                                          .command = CLI_ANY,
+                                          .resolve = skew_options_resolve};
     out->seed = cli_default_seed();
     cli_parse(&program, argc, argv, out);
 }

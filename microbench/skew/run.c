@@ -1,4 +1,4 @@
-/* One turn of one system:
+/* One iteration of one system:
 
      prepare | barrier | sleep | call | sleep | barrier | check
                                |<---->|
@@ -6,8 +6,8 @@
 
    A rank that returns early leaves work to its progress thread, and sleeps
    until all ranks have arrived. The second barrier makes sure that no system's
-   work runs into the next system's turn. Both barriers are Baton's, for all
-   systems: see harness.h. */
+   work runs into the next system's iteration. Both barriers are Baton's, for
+   all systems: see harness.h. */
 #include "common/job.h"
 #include "skew/account.h"
 #include "skew/skew.h"
@@ -40,8 +40,12 @@ typedef struct run {
    check of the sums expects this in warm-up iterations, too. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
 {
-    bool one = choice.ranks == 0 || choice.mode == BATON_CANDIDATES_ANY;
-    return choice.mode == BATON_FULL ? (uint32_t)ranks : one ? 1 : choice.ranks;
+    bool several =
+        choice.mode == BATON_QUORUM || choice.mode == BATON_CANDIDATES_ALL;
+    if (choice.mode == BATON_FULL) {
+        return (uint32_t)ranks;
+    }
+    return several ? choice.ranks : 1;
 }
 
 /* Opens a measurement. Collective, in the same order on all ranks. The last
@@ -107,7 +111,7 @@ static void call_system(const measurement_t *measurement,
 {
     baton_partial_t *partial = measurement->partial;
     if (partial == NULL) {
-        job.sum_by_mpi(source, measurement->vector, measurement->account.count);
+        job_sum_by_mpi(source, measurement->vector, measurement->account.count);
         *out = (baton_partial_result_t){
             .epoch = iteration,
             .data = measurement->vector,
@@ -121,7 +125,7 @@ static void call_system(const measurement_t *measurement,
     must(baton_partial_wait(partial, -1, out));
 }
 
-/* ---- turns ------------------------------------------------------------ */
+/* ---- iterations ------------------------------------------------------- */
 
 /* Shuffles the systems of one iteration, in the same way on all ranks, so that
    no system always follows the same other system. */
@@ -159,7 +163,7 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     }
 }
 
-static void skew_run_take_turn(const run_t *run, measurement_t *measurement,
+static void skew_run_iteration(const run_t *run, measurement_t *measurement,
                                uint32_t iteration)
 {
     skew_account_t *account = &measurement->account;
@@ -178,14 +182,14 @@ static void skew_run_take_turn(const run_t *run, measurement_t *measurement,
     skew_account_record(account, iteration, &outcome);
 }
 
-static void skew_run_take_turns(run_t *run)
+static void skew_run_iterations(run_t *run)
 {
     size_t order[CLI_MOST_ITEMS] = {0};
     uint32_t iterations = run->measurements->account.iterations;
     for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
         shuffle(run->options, iteration, order);
         for (size_t i = 0; i < run->options->systems.count; i++) {
-            skew_run_take_turn(run, &run->measurements[order[i]], iteration);
+            skew_run_iteration(run, &run->measurements[order[i]], iteration);
         }
     }
 }
@@ -201,9 +205,7 @@ static uint32_t *gather_from(const skew_account_t *account)
     for (uint32_t i = 0; i < iterations; i++) {
         mine[i] = account->entries[i].from;
     }
-    uint32_t *all =
-        harness_alloc((size_t)account->ranks * iterations, sizeof(*all));
-    job.gather(mine, iterations * sizeof(*mine), all);
+    uint32_t *all = harness_gather(mine, iterations * sizeof(*mine));
     free(mine);
     return all;
 }
@@ -258,8 +260,7 @@ static void summarize_latency(const run_t *run,
 {
     size_t own = (size_t)run->options->iterations;
     size_t count = own * (size_t)run->harness->size;
-    double *all = harness_alloc(count, sizeof(double));
-    job.gather(measurement->latency_us, own * sizeof(double), all);
+    double *all = harness_gather(measurement->latency_us, own * sizeof(double));
     out->robust_us = robust_us(all, own, (size_t)run->harness->size);
     out->latency = stats_of(all, count);
     free(all);
@@ -290,8 +291,7 @@ static void finish_measurement(const run_t *run, measurement_t *measurement,
 /* Returns the largest of the numbers of all ranks. Collective. */
 static double largest_of(const harness_t *harness, double mine)
 {
-    double *all = harness_alloc((size_t)harness->size, sizeof(*all));
-    job.gather(&mine, sizeof mine, all);
+    double *all = harness_gather(&mine, sizeof mine);
     for (int r = 0; r < harness->size; r++) {
         mine = all[r] > mine ? all[r] : mine;
     }
@@ -308,7 +308,7 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
         open_measurement(&run, options->choices[i], &run.measurements[i]);
     }
     steal_t before = steal_read();
-    skew_run_take_turns(&run);
+    skew_run_iterations(&run);
     double stolen = steal_share(before, steal_read());
     stolen = largest_of(harness, stolen);
     for (size_t i = 0; i < options->systems.count; i++) {

@@ -8,6 +8,7 @@
    read nearly at once, because a rank keeps only its last few times. The offset
    between two clocks is wrong by at most half of the time from a request CLOCK
    to its reply. */
+#include "common/measure.h"
 #include "top/top.h"
 
 #include <errno.h>
@@ -17,7 +18,6 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -54,9 +54,7 @@ struct top_host {
 
 static uint64_t clock_ns(void)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    return (uint64_t)(clock_now_us() * 1e3);
 }
 
 /* ---- the other host ------------------------------------------------------ */
@@ -92,7 +90,7 @@ int top_serve(void)
             (void)fwrite(all.entries, sizeof *all.entries, all.count, stdout);
             end_reply();
         }
-        top_reading_free(&all);
+        free(all.entries);
     }
     return EXIT_SUCCESS;
 }
@@ -200,10 +198,10 @@ top_host_t *top_hosts_open(char *names, const char *via, int *count_out)
     for (const char *at = names; *at != '\0'; at++) {
         count += *at == ',';
     }
-    top_host_t *hosts = calloc((size_t)count, sizeof *hosts);
+    top_host_t *hosts = top_resize(NULL, (size_t)count, sizeof *hosts);
     *count_out = 0;
-    for (char *rest, *name = strtok_r(names, ",", &rest);
-         hosts != NULL && name != NULL; name = strtok_r(NULL, ",", &rest)) {
+    for (char *rest, *name = strtok_r(names, ",", &rest); name != NULL;
+         name = strtok_r(NULL, ",", &rest)) {
         top_host_t *host = &hosts[(*count_out)++];
         *host = (top_host_t){.name = name, .fd = -1};
         if (!connect_host(host, via)) {
@@ -220,9 +218,9 @@ static bool is_of_job(const top_reading_t *to, size_t own,
                       const baton_board_entry_t *entry)
 {
     for (size_t i = 0; i < from->count; i++) {
-        for (size_t k = 0;
-             k < own && top_same_process(&from->entries[i], entry); k++) {
-            if (to->entries[k].key == from->entries[i].key) {
+        const baton_board_entry_t *other = &from->entries[i].of;
+        for (size_t k = 0; k < own && top_same_process(other, entry); k++) {
+            if (to->entries[k].of.key == other->key) {
                 return true;
             }
         }
@@ -237,23 +235,23 @@ static void take_entries(top_reading_t *to, size_t own, const top_host_t *host,
                          int number, const top_reading_t *from)
 {
     for (size_t i = 0; i < from->count; i++) {
-        baton_board_entry_t entry = from->entries[i];
-        bool taken = !is_of_job(to, own, from, &entry);
+        top_entry_t entry = {.of = from->entries[i].of, .host = number};
+        bool taken = !is_of_job(to, own, from, &entry.of);
         for (size_t k = 0; k < to->count && !taken; k++) {
-            taken = to->entries[k].key == entry.key &&
-                    to->entries[k].rank == entry.rank;
+            taken = to->entries[k].of.key == entry.of.key &&
+                    to->entries[k].of.rank == entry.of.rank;
         }
         for (int k = 0; k < BATON_LATENESS_CAME; k++) {
-            const uint64_t word = entry.came[k];
-            entry.came[k] = word == 0
-                                ? 0
-                                : (word & ~TIME_MASK) |
-                                      ((word - host->ahead_ns) & TIME_MASK);
+            const uint64_t word = entry.of.came[k];
+            if (word != 0) {
+                entry.of.came[k] =
+                    (word & ~TIME_MASK) | ((word - host->ahead_ns) & TIME_MASK);
+            }
         }
         if (!taken) {
             /* Processes of two hosts may have the same number. */
-            entry.container ^= (unsigned)number * 0x9e3779b1U;
-            top_add_entry(to, &entry, number);
+            entry.of.container ^= (unsigned)number * 0x9e3779b1U;
+            top_add_entry(to, &entry);
         }
     }
 }
@@ -279,7 +277,7 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
     to->error_ns = 0;
     for (int i = 0; i < count; i++) {
         reply_t reply;
-        baton_board_entry_t entry;
+        top_entry_t entry;
         if (hosts[i].process == 0) {
             continue;
         }
@@ -289,7 +287,7 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
         for (uint64_t k = 0; replies && k < reply.count; k++) {
             replies = receive(&hosts[i], &entry, sizeof entry);
             if (replies) {
-                top_add_entry(&from, &entry, i + 1);
+                top_add_entry(&from, &entry);
             }
         }
         if (!replies || !receive_end(&hosts[i])) {
@@ -300,7 +298,7 @@ void top_hosts_read(top_host_t *hosts, int count, top_reading_t *to)
         to->error_ns =
             hosts[i].error_ns > to->error_ns ? hosts[i].error_ns : to->error_ns;
     }
-    top_reading_free(&from);
+    free(from.entries);
 }
 
 const char *top_hosts_name(const top_host_t *hosts, int number)
@@ -314,17 +312,16 @@ const char *top_hosts_name(const top_host_t *hosts, int number)
 
 /* The ranks of a schedule, and when they came to epochs. */
 typedef struct comparison {
-    baton_board_entry_t **entries;
-    int *hosts; /* by rank: the number of its host */
+    top_entry_t **entries;
     int ranks, samples;
     /* For each sample and rank: when the rank came to the sample's epoch, in ns
        after the first of `entries` came. */
-    int64_t *came_ns;
+    int64_t *arrival_ns;
 } comparison_t;
 
-static int64_t *came_at(const comparison_t *self, int sample, int rank)
+static int64_t *arrival_at(const comparison_t *self, int sample, int rank)
 {
-    return &self->came_ns[sample * self->ranks + rank];
+    return &self->arrival_ns[sample * self->ranks + rank];
 }
 
 /* Returns the word in entry->came that has this mark; 0 if there is none. */
@@ -345,17 +342,18 @@ static void take_samples(comparison_t *self, const top_reading_t *before,
 {
     for (int i = 0; first != NULL && i < BATON_LATENESS_CAME; i++) {
         const uint64_t mark = first->came[i] & ~TIME_MASK;
-        bool complete =
-            first->came[i] != 0 && (first == self->entries[0] ||
-                                    find_word(self->entries[0], mark) == 0);
+        const baton_board_entry_t *newest = &self->entries[0]->of;
+        bool complete = first->came[i] != 0 &&
+                        (first == newest || find_word(newest, mark) == 0);
         for (int rank = 0; rank < self->ranks && complete; rank++) {
-            uint64_t word = find_word(self->entries[rank], mark);
-            word = word != 0
-                       ? word
-                       : find_word(top_find(before, self->entries[rank]), mark);
+            const baton_board_entry_t *entry = &self->entries[rank]->of;
+            uint64_t word = find_word(entry, mark);
+            if (word == 0) {
+                word = find_word(top_find(before, entry), mark);
+            }
             const int shift = 64 - BATON_LATENESS_TIME_BITS;
             complete = word != 0;
-            *came_at(self, self->samples, rank) =
+            *arrival_at(self, self->samples, rank) =
                 (int64_t)((word - first->came[i]) << shift) /
                 (INT64_C(1) << shift);
         }
@@ -371,10 +369,10 @@ static void find_ends(const comparison_t *self, int sample, int host,
     *first_out = INT64_MAX;
     *last_out = INT64_MIN;
     for (int rank = 0; rank < self->ranks; rank++) {
-        const int64_t came_ns = *came_at(self, sample, rank);
-        if (host < 0 || self->hosts[rank] == host) {
-            *first_out = came_ns < *first_out ? came_ns : *first_out;
-            *last_out = came_ns > *last_out ? came_ns : *last_out;
+        const int64_t arrival_ns = *arrival_at(self, sample, rank);
+        if (host < 0 || self->entries[rank]->host == host) {
+            *first_out = arrival_ns < *first_out ? arrival_ns : *first_out;
+            *last_out = arrival_ns > *last_out ? arrival_ns : *last_out;
         }
     }
 }
@@ -406,10 +404,12 @@ static void shift_host(comparison_t *self, int host, int to, int64_t error_ns)
         apart[i] = his < INT64_MAX ? his - first : 0;
     }
     int64_t shift = middle(apart, self->samples);
-    shift = shift > error_ns ? error_ns : shift < -error_ns ? -error_ns : shift;
+    shift = shift > error_ns ? error_ns : shift;
+    shift = shift < -error_ns ? -error_ns : shift;
     for (int rank = 0; rank < self->ranks; rank++) {
-        for (int i = 0; i < self->samples && self->hosts[rank] == host; i++) {
-            *came_at(self, i, rank) -= shift;
+        for (int i = 0; i < self->samples && self->entries[rank]->host == host;
+             i++) {
+            *arrival_at(self, i, rank) -= shift;
         }
     }
 }
@@ -419,25 +419,25 @@ static void shift_host(comparison_t *self, int host, int to, int64_t error_ns)
    say little about the mean of many. */
 static void count_samples(const comparison_t *self, int rank)
 {
-    baton_lateness_t *of = &self->entries[rank]->lateness;
+    baton_lateness_t *of = &self->entries[rank]->of.lateness;
     const uint64_t samples = (uint64_t)self->samples;
     int64_t late_ns[MOST_SAMPLES], waited_ns[MOST_SAMPLES];
-    int64_t behind_ns[MOST_SAMPLES];
+    int64_t after_ns[MOST_SAMPLES];
     uint64_t last = 0;
     memset(of->late_bins, 0, sizeof of->late_bins);
     for (int i = 0; i < self->samples; i++) {
-        const int64_t came_ns = *came_at(self, i, rank);
+        const int64_t arrival_ns = *arrival_at(self, i, rank);
         int64_t first_ns, last_ns, before_ns = INT64_MIN;
         find_ends(self, i, -1, &first_ns, &last_ns);
         for (int k = 0; k < self->ranks; k++) {
-            const int64_t other_ns = *came_at(self, i, k);
+            const int64_t other_ns = *arrival_at(self, i, k);
             before_ns =
                 k != rank && other_ns > before_ns ? other_ns : before_ns;
         }
-        last += before_ns < came_ns;
-        behind_ns[i] = before_ns < came_ns ? came_ns - before_ns : 0;
-        late_ns[i] = came_ns - first_ns;
-        waited_ns[i] = last_ns - came_ns;
+        last += before_ns < arrival_ns;
+        after_ns[i] = before_ns < arrival_ns ? arrival_ns - before_ns : 0;
+        late_ns[i] = arrival_ns - first_ns;
+        waited_ns[i] = last_ns - arrival_ns;
         size_t bin = 0;
         for (int64_t us = late_ns[i] / 1000;
              us > 0 && bin < BATON_LATENESS_BINS - 1; us /= 2) {
@@ -448,7 +448,7 @@ static void count_samples(const comparison_t *self, int rank)
                               of->timed * (uint64_t)i / samples;
     }
     of->late_ns = of->timed * (uint64_t)middle(late_ns, self->samples);
-    of->behind_ns = of->timed * (uint64_t)middle(behind_ns, self->samples);
+    of->behind_ns = of->timed * (uint64_t)middle(after_ns, self->samples);
     of->waited_ns = of->timed * (uint64_t)middle(waited_ns, self->samples);
     of->waited_ns = of->waited_ns < of->took_ns ? of->waited_ns : of->took_ns;
     of->last = of->timed * last / samples;
@@ -466,20 +466,21 @@ static void share_own_time(const comparison_t *self)
         double sum = 0;
         for (int i = 0; i < self->samples; i++) {
             int64_t first_ns, last_ns;
-            find_ends(self, i, self->hosts[rank], &first_ns, &last_ns);
+            find_ends(self, i, self->entries[rank]->host, &first_ns, &last_ns);
             sum += (double)last_ns;
         }
-        latest = sum > most ? self->hosts[rank] : latest;
+        latest = sum > most ? self->entries[rank]->host : latest;
         most = sum > most ? sum : most;
     }
     for (int rank = 0; rank < self->ranks; rank++) {
         for (int bin = 0;
-             bin < BATON_LATENESS_BINS && self->hosts[rank] == latest; bin++) {
-            bins[bin] += self->entries[rank]->lateness.own_bins[bin];
+             bin < BATON_LATENESS_BINS && self->entries[rank]->host == latest;
+             bin++) {
+            bins[bin] += self->entries[rank]->of.lateness.own_bins[bin];
         }
     }
     for (int rank = 0; rank < self->ranks; rank++) {
-        memcpy(self->entries[rank]->lateness.own_bins, bins, sizeof bins);
+        memcpy(self->entries[rank]->of.lateness.own_bins, bins, sizeof bins);
     }
 }
 
@@ -487,14 +488,15 @@ static void compare(comparison_t *self, const top_reading_t *before,
                     uint64_t error_ns)
 {
     bool counted = true;
-    int least = self->hosts[0], most = least;
+    int least = self->entries[0]->host, most = least;
     for (int rank = 0; rank < self->ranks; rank++) {
-        counted &= self->entries[rank]->lateness.timed > 0;
-        least = self->hosts[rank] < least ? self->hosts[rank] : least;
-        most = self->hosts[rank] > most ? self->hosts[rank] : most;
+        const top_entry_t *entry = self->entries[rank];
+        counted &= entry->of.lateness.timed > 0;
+        least = entry->host < least ? entry->host : least;
+        most = entry->host > most ? entry->host : most;
     }
-    take_samples(self, before, self->entries[0]);
-    take_samples(self, before, top_find(before, self->entries[0]));
+    take_samples(self, before, &self->entries[0]->of);
+    take_samples(self, before, top_find(before, &self->entries[0]->of));
     if (most == least || !counted || self->samples < LEAST_SAMPLES) {
         return;
     }
@@ -513,29 +515,21 @@ static void compare(comparison_t *self, const top_reading_t *before,
 void top_hosts_compare(top_reading_t *shown, const top_reading_t *before)
 {
     comparison_t all = {
-        .entries = calloc(shown->count + 1, sizeof *all.entries),
-        .hosts = calloc(shown->count + 1, sizeof *all.hosts),
-        .came_ns =
-            calloc((shown->count + 1) * MOST_SAMPLES, sizeof *all.came_ns)};
+        .entries = top_resize(NULL, shown->count, sizeof *all.entries),
+        .arrival_ns = top_resize(NULL, (shown->count + 1) * MOST_SAMPLES,
+                                 sizeof *all.arrival_ns)};
     for (size_t first = 0; first < shown->count; first++) {
-        const uint64_t key = shown->entries[first].key;
-        bool known =
-            all.entries == NULL || all.hosts == NULL || all.came_ns == NULL;
-        for (size_t i = 0; i < first && !known; i++) {
-            known = shown->entries[i].key == key;
+        if (!top_is_first(shown, first)) {
+            continue;
         }
         all.ranks = all.samples = 0;
-        for (size_t i = first; i < shown->count && !known; i++) {
-            if (shown->entries[i].key == key) {
-                all.hosts[all.ranks] = shown->hosts[i];
+        for (size_t i = first; i < shown->count; i++) {
+            if (shown->entries[i].of.key == shown->entries[first].of.key) {
                 all.entries[all.ranks++] = &shown->entries[i];
             }
         }
-        if (!known) {
-            compare(&all, before, shown->error_ns);
-        }
+        compare(&all, before, shown->error_ns);
     }
     free(all.entries);
-    free(all.hosts);
-    free(all.came_ns);
+    free(all.arrival_ns);
 }

@@ -9,18 +9,14 @@
 #include <wchar.h>
 #include <wctype.h>
 
-static void *grown(void *array, size_t count, size_t size)
+void *top_resize(void *array, size_t count, size_t size)
 {
-    /* The array has memory for the next power of two, so it grows when the
-       count is a power of two. */
-    bool full = (count & (count - 1)) == 0;
-    void *more =
-        full ? realloc(array, (count > 0 ? 2 * count : 1) * size) : array;
-    if (more == NULL) {
+    void *resized = reallocarray(array, count > 0 ? count : 1, size);
+    if (resized == NULL) {
         (void)fputs("baton-top: no memory\n", stderr);
         exit(EXIT_FAILURE);
     }
-    return more;
+    return resized;
 }
 
 baton_status_t top_job_open(int process, top_job_t *out)
@@ -30,8 +26,8 @@ baton_status_t top_job_open(int process, top_job_t *out)
     *out = (top_job_t){.process = process};
     while ((status = baton_board_open(process, out->count, &board)) ==
            BATON_OK) {
-        out->boards =
-            grown(out->boards, (size_t)out->count, sizeof *out->boards);
+        out->boards = top_resize(out->boards, (size_t)out->count + 1,
+                                 sizeof *out->boards);
         out->boards[out->count++] = board;
     }
     return out->count > 0 ? BATON_OK : status;
@@ -98,7 +94,7 @@ int top_job_list(top_job_t **out)
         if (known) {
             top_job_close(&job);
         } else {
-            jobs = grown(jobs, (size_t)count, sizeof *jobs);
+            jobs = top_resize(jobs, (size_t)count + 1, sizeof *jobs);
             jobs[count++] = job;
         }
     }
@@ -131,53 +127,55 @@ bool top_same_process(const baton_board_entry_t *a,
     return a->process == b->process && a->container == b->container;
 }
 
-void top_add_entry(top_reading_t *to, const baton_board_entry_t *entry,
-                   int host)
+void top_add_entry(top_reading_t *to, const top_entry_t *entry)
 {
-    to->entries = grown(to->entries, to->count, sizeof *to->entries);
-    to->hosts = grown(to->hosts, to->count, sizeof *to->hosts);
-    to->hosts[to->count] = host;
+    to->entries = top_resize(to->entries, to->count + 1, sizeof *to->entries);
     to->entries[to->count++] = *entry;
-}
-
-void top_reading_free(top_reading_t *reading)
-{
-    free(reading->entries);
-    free(reading->hosts);
-    *reading = (top_reading_t){0};
 }
 
 void top_read(const top_job_t *job, top_reading_t *to)
 {
     const size_t first = to->count;
+    int least = INT_MAX;
     for (int i = 0; i < job->count; i++) {
         size_t at = 0;
-        baton_board_entry_t entry;
-        while (baton_board_next(job->boards[i], &at, &entry)) {
-            make_printable(entry.name);
-            top_add_entry(to, &entry, 0);
+        top_entry_t entry = {.host = 0};
+        while (baton_board_next(job->boards[i], &at, &entry.of)) {
+            make_printable(entry.of.name);
+            least = entry.of.process < least ? entry.of.process : least;
+            top_add_entry(to, &entry);
         }
     }
     for (size_t i = first; i < to->count; i++) {
-        const baton_board_entry_t *largest = &to->entries[i];
+        const baton_board_entry_t *largest = &to->entries[i].of;
         for (size_t k = to->count; k-- > first;) {
-            const baton_board_entry_t *other = &to->entries[k];
+            const baton_board_entry_t *other = &to->entries[k].of;
             if (other->size >= largest->size &&
-                top_same_process(other, &to->entries[i])) {
+                top_same_process(other, &to->entries[i].of)) {
                 largest = other;
             }
         }
-        to->entries[i].rank = largest->rank;
+        to->entries[i].of.rank = largest->rank;
+        to->entries[i].job = least;
     }
+}
+
+bool top_is_first(const top_reading_t *reading, size_t index)
+{
+    size_t i = 0;
+    while (reading->entries[i].of.key != reading->entries[index].of.key) {
+        i++;
+    }
+    return i == index;
 }
 
 const baton_board_entry_t *top_find(const top_reading_t *reading,
                                     const baton_board_entry_t *like)
 {
     for (size_t i = 0; i < reading->count; i++) {
-        if (reading->entries[i].key == like->key &&
-            top_same_process(&reading->entries[i], like)) {
-            return &reading->entries[i];
+        const baton_board_entry_t *entry = &reading->entries[i].of;
+        if (entry->key == like->key && top_same_process(entry, like)) {
+            return entry;
         }
     }
     return NULL;
@@ -192,16 +190,19 @@ void top_add(baton_lateness_t *to, const baton_lateness_t *more, uint64_t times)
     }
 }
 
-void top_subtract(top_reading_t *from, const top_reading_t *earlier)
+top_reading_t top_since(const top_reading_t *now, const top_reading_t *earlier)
 {
-    for (size_t i = 0; i < from->count; i++) {
-        baton_lateness_t *of = &from->entries[i].lateness;
-        const baton_lateness_t now = *of;
-        const baton_board_entry_t *old = top_find(earlier, &from->entries[i]);
-        if (old != NULL && old->lateness.epochs <= now.epochs) {
-            top_add(of, &old->lateness, UINT64_MAX);
-            of->started = now.started;
-            of->ended = now.ended;
+    top_reading_t since = {.error_ns = now->error_ns};
+    for (size_t i = 0; i < now->count; i++) {
+        top_add_entry(&since, &now->entries[i]);
+        const baton_board_entry_t *entry = &now->entries[i].of;
+        const baton_board_entry_t *old = top_find(earlier, entry);
+        baton_lateness_t *counts = &since.entries[i].of.lateness;
+        if (old != NULL && old->lateness.epochs <= entry->lateness.epochs) {
+            top_add(counts, &old->lateness, UINT64_MAX);
+            counts->started = entry->lateness.started;
+            counts->ended = entry->lateness.ended;
         }
     }
+    return since;
 }

@@ -1,14 +1,13 @@
 /* baton-top: names the late ranks of a running job, and the time that they cost
    the other ranks. */
 #include "common/cli.h"
+#include "common/measure.h"
 #include "top/top.h"
 
 #include <errno.h>
 #include <locale.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char doc[] =
@@ -75,9 +74,7 @@ static void top_resolve(const cli_parser_t *parser)
 
 static void pause_s(double seconds)
 {
-    struct timespec left = {(time_t)seconds, (long)(1e9 * fmod(seconds, 1))};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
+    clock_sleep_until(clock_now_us() + 1e6 * seconds);
 }
 
 /* Opens the job that the option names or, without the option, the only job. If
@@ -123,18 +120,19 @@ static top_job_t choose(const request_t *request)
 
 /* Writes the text to another file and renames that file, so that nobody reads
    an incomplete text. */
-static void write_metrics(const request_t *request, const top_reading_t *jobs,
-                          int count)
+static void write_metrics(const request_t *request,
+                          const top_reading_t *reading)
 {
     char path[4096];
     const bool named = strcmp(request->metrics, "-") != 0;
     int length =
         snprintf(path, sizeof path, "%s.%ld", request->metrics, (long)getpid());
-    FILE *to = !named                      ? stdout
-               : length < (int)sizeof path ? fopen(path, "w")
-                                           : NULL;
+    FILE *to = stdout;
+    if (named) {
+        to = length < (int)sizeof path ? fopen(path, "w") : NULL;
+    }
     if (to != NULL) {
-        top_print_metrics(jobs, count, to);
+        top_print_metrics(reading, to);
     }
     bool ok = to != NULL && ferror(to) == 0;
     ok = to != NULL && (named ? fclose(to) : fflush(to)) == 0 && ok;
@@ -152,57 +150,51 @@ static void write_metrics(const request_t *request, const top_reading_t *jobs,
    those of all jobs on this host. */
 static void export_metrics(const request_t *request)
 {
-    top_job_t one;
+    const bool all = request->job == 0;
+    top_job_t one = {0};
     bool more = true;
-    if (request->job != 0) {
+    if (!all) {
         one = choose(request);
     }
     while (more) {
         top_job_t *jobs = &one;
-        const int count = request->job != 0 ? 1 : top_job_list(&jobs);
-        top_reading_t *readings =
-            calloc(count > 0 ? (size_t)count : 1, sizeof *readings);
-        if (readings == NULL) {
-            (void)fputs("baton-top: no memory\n", stderr);
-            exit(EXIT_FAILURE);
-        }
-        more = !request->once && (request->job == 0 || top_job_follow(&one));
+        const int count = all ? top_job_list(&jobs) : 1;
+        top_reading_t reading = {0};
+        more = !request->once && (all || top_job_follow(&one));
         for (int i = 0; i < count; i++) {
-            top_read(&jobs[i], &readings[i]);
-        }
-        write_metrics(request, readings, count);
-        for (int i = 0; i < count; i++) {
-            top_reading_free(&readings[i]);
-            if (request->job == 0) {
+            top_read(&jobs[i], &reading);
+            if (all) {
                 top_job_close(&jobs[i]);
             }
         }
-        free(readings);
-        if (request->job == 0) {
+        write_metrics(request, &reading);
+        free(reading.entries);
+        if (all) {
             free(jobs);
         }
         if (more) {
             pause_s(request->interval_s);
         }
     }
-    if (request->job != 0) {
-        top_job_close(&one);
-    }
+    top_job_close(&one);
 }
 
-static void read_hosts(const top_job_t *job, top_host_t *hosts, int host_count,
-                       top_reading_t *out)
+static top_reading_t read_hosts(const top_job_t *job, top_host_t *hosts,
+                                int host_count)
 {
-    out->count = 0;
+    top_reading_t reading = {0};
     top_hosts_ask(hosts, host_count);
-    top_read(job, out);
-    top_hosts_read(hosts, host_count, out);
+    top_read(job, &reading);
+    top_hosts_read(hosts, host_count, &reading);
+    return reading;
 }
 
 int main(int argc, char **argv)
 {
-    static const cli_program_t program = {doc, options, CLI_ANY, top_resolve,
-                                          NULL};
+    static const cli_program_t program = {.doc = doc,
+                                          .options = options,
+                                          .command = CLI_ANY,
+                                          .resolve = top_resolve};
     request_t request = {.interval_s = 2};
     cli_parse(&program, argc, argv, &request);
     /* Names are printed as UTF-8, since JSON is UTF-8. */
@@ -222,21 +214,14 @@ int main(int argc, char **argv)
     const bool screen = !request.once && !request.json && isatty(STDOUT_FILENO);
     const double apart_s =
         request.once ? GLANCE_MS / 1000.0 : request.interval_s;
-    top_reading_t before = {0}, now = {0}, shown = {0};
+    const top_reading_t none = {0};
+    top_reading_t before = read_hosts(&job, hosts, host_count);
     bool more = true;
-    read_hosts(&job, hosts, host_count, &before);
     while (more) {
         pause_s(apart_s);
         more = !request.once && top_job_follow(&job);
-        read_hosts(&job, hosts, host_count, &now);
-        shown.count = 0;
-        shown.error_ns = now.error_ns;
-        for (size_t i = 0; i < now.count; i++) {
-            top_add_entry(&shown, &now.entries[i], now.hosts[i]);
-        }
-        if (!request.once) {
-            top_subtract(&shown, &before);
-        }
+        const top_reading_t now = read_hosts(&job, hosts, host_count);
+        top_reading_t shown = top_since(&now, request.once ? &none : &before);
         top_hosts_compare(&shown, &before);
         if (screen) {
             (void)fputs("\033[H\033[2J", stdout);
@@ -245,20 +230,16 @@ int main(int argc, char **argv)
                                   .hosts = hosts,
                                   .shown = &shown,
                                   .before = &before,
-                                  .now = &now,
                                   .json = request.json,
-                                  .colours = isatty(STDOUT_FILENO) != 0},
-                  stdout);
-        const top_reading_t old = before;
+                                  .colours = isatty(STDOUT_FILENO) != 0});
+        free(before.entries);
+        free(shown.entries);
         before = now;
-        now = old;
         if (fflush(stdout) != 0) {
             return EXIT_FAILURE;
         }
     }
-    top_reading_free(&before);
-    top_reading_free(&now);
-    top_reading_free(&shown);
+    free(before.entries);
     free(hosts);
     free(names);
     top_job_close(&job);

@@ -56,26 +56,15 @@ void top_print_quoted(FILE *to, const char *text)
     (void)fputc('"', to);
 }
 
-/* Returns the least process number of the job's ranks on this host. It
-   identifies the job, and is the same in each export. */
-static int job_number(const top_reading_t *job)
+static void print_sample(const struct metric *metric, const top_entry_t *sample,
+                         FILE *to)
 {
-    int least = job->entries[0].process;
-    for (size_t i = 1; i < job->count; i++) {
-        least =
-            job->entries[i].process < least ? job->entries[i].process : least;
-    }
-    return least;
-}
-
-static void print_sample(const struct metric *metric, int job,
-                         const baton_board_entry_t *entry, FILE *to)
-{
+    const baton_board_entry_t *entry = &sample->of;
     uint64_t count;
     memcpy(&count, (const char *)&entry->lateness + metric->offset,
            sizeof count);
     (void)fprintf(to, "baton_%s{job_process=\"%d\",schedule=", metric->name,
-                  job);
+                  sample->job);
     top_print_quoted(to, entry->name);
     /* Schedules may have the same name, and processes of containers the same
        number: a series needs labels of its own. */
@@ -93,18 +82,15 @@ static void print_sample(const struct metric *metric, int job,
     }
 }
 
-void top_print_metrics(const top_reading_t *jobs, int count, FILE *to)
+void top_print_metrics(const top_reading_t *reading, FILE *to)
 {
     for (size_t m = 0; m < sizeof metrics / sizeof metrics[0]; m++) {
         const struct metric *metric = &metrics[m];
         (void)fprintf(to, "# HELP baton_%s %s\n# TYPE baton_%s %s\n",
                       metric->name, metric->help, metric->name,
                       metric->unit == UNIT_GAUGE ? "gauge" : "counter");
-        for (int i = 0; i < count; i++) {
-            const int job = jobs[i].count > 0 ? job_number(&jobs[i]) : 0;
-            for (size_t k = 0; k < jobs[i].count; k++) {
-                print_sample(metric, job, &jobs[i].entries[k], to);
-            }
+        for (size_t i = 0; i < reading->count; i++) {
+            print_sample(metric, &reading->entries[i], to);
         }
     }
 }

@@ -16,7 +16,7 @@ enum {
 /* A rank of the job, by its process. */
 typedef struct rank_row {
     /* the process's entry in its largest group */
-    const baton_board_entry_t *entry;
+    const top_entry_t *entry;
     baton_lateness_t sum;
     /* The entry of a schedule in which the rank is waiting now, or NULL. */
     const baton_board_entry_t *busy;
@@ -27,10 +27,8 @@ typedef struct rank_row {
 typedef struct top_schedule {
     const char *name;
     int count, late_count;
-    /* The entries of the ranks that have the schedule, and their counts of
-       lateness. */
+    /* The entries of the ranks that have the schedule. */
     const baton_board_entry_t **entries;
-    baton_lateness_t *of;
     int *late; /* indices of the late ranks in `entries` */
     /* The mean time from one epoch to the next, and the parts of it in which
        messages moved and in which a rank waited for late ones. All three are
@@ -42,15 +40,15 @@ typedef struct top_schedule {
     char hang[SENTENCE_BYTES];
 } top_schedule_t;
 
-static void *allocate(size_t count, size_t size)
-{
-    void *memory = calloc(count > 0 ? count : 1, size);
-    if (memory == NULL) {
-        (void)fputs("baton-top: no memory\n", stderr);
-        exit(EXIT_FAILURE);
-    }
-    return memory;
-}
+/* What a report says. */
+typedef struct content {
+    rank_row_t *rows;
+    size_t row_count;
+    top_schedule_t *schedules;
+    size_t schedule_count;
+    char sentences[MOST_SENTENCES][SENTENCE_BYTES];
+    size_t sentence_count;
+} content_t;
 
 static double mean_ms(uint64_t ns, const baton_lateness_t *of)
 {
@@ -69,33 +67,40 @@ static int by_lateness(const void *a, const void *b)
     const rank_row_t *x = a, *y = b;
     double late_x = mean_ms(x->sum.late_ns, &x->sum);
     double late_y = mean_ms(y->sum.late_ns, &y->sum);
-    return late_x > late_y   ? -1
-           : late_x < late_y ? 1
-                             : x->entry->rank - y->entry->rank;
+    int by_rank = x->entry->of.rank - y->entry->of.rank;
+    return late_x != late_y ? (late_x < late_y) - (late_x > late_y) : by_rank;
 }
 
-static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
+/* Returns the row of the entry's process. If it has none yet, adds it. */
+static rank_row_t *find_row(content_t *content, const top_entry_t *entry)
 {
-    rank_row_t *rows = allocate(reading->count, sizeof *rows);
-    size_t count = 0;
+    rank_row_t *row = content->rows;
+    rank_row_t *end = row + content->row_count;
+    while (row < end && !top_same_process(&row->entry->of, &entry->of)) {
+        row++;
+    }
+    if (row == end) {
+        *row = (rank_row_t){.entry = entry};
+        content->row_count++;
+    }
+    return row;
+}
+
+static void find_ranks(const top_reading_t *reading, content_t *content)
+{
+    content->rows = top_resize(NULL, reading->count, sizeof *content->rows);
     for (size_t i = 0; i < reading->count; i++) {
-        const baton_board_entry_t *entry = &reading->entries[i];
-        size_t at = 0;
-        while (at < count && !top_same_process(rows[at].entry, entry)) {
-            at++;
-        }
-        count += at == count;
-        rank_row_t *row = &rows[at];
-        if (row->entry == NULL || entry->size > row->entry->size) {
+        const top_entry_t *entry = &reading->entries[i];
+        const baton_lateness_t *counts = &entry->of.lateness;
+        rank_row_t *row = find_row(content, entry);
+        if (entry->of.size > row->entry->of.size) {
             row->entry = entry;
         }
-        top_add(&row->sum, &entry->lateness, 1);
-        if (entry->lateness.started > entry->lateness.ended) {
-            row->busy = entry;
+        top_add(&row->sum, counts, 1);
+        if (counts->started > counts->ended) {
+            row->busy = &entry->of;
         }
     }
-    *count_out = count;
-    return rows;
 }
 
 static const char *hosts_of(const top_report_t *report)
@@ -109,40 +114,35 @@ static const char *hosts_of(const top_report_t *report)
    it, and no rank has started or ended an epoch between the two readings. If
    all ranks of the shown hosts have come to the epoch, it waits for a message,
    or for a rank of another host. */
-static void find_hang(const top_report_t *report, uint64_t key,
-                      top_schedule_t *schedule)
+static void find_hang(const top_report_t *report, top_schedule_t *schedule)
 {
     uint64_t last = 0;
-    bool moved = false;
     /* The number of ranks that wait, [0], and of those that have not come, [1];
        `names` names the first of them. */
     int counts[2] = {0};
     char names[2][120] = {"", ""};
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < report->now->count; i++) {
-            const baton_board_entry_t *entry = &report->now->entries[i];
-            const baton_lateness_t *of = &entry->lateness;
-            const baton_board_entry_t *old = top_find(report->before, entry);
-            if (entry->key != key) {
-                continue;
-            }
-            if (pass == 0) {
-                last = of->started > last ? of->started : last;
-                moved |= old == NULL || old->lateness.started != of->started ||
-                         old->lateness.ended != of->ended;
-            } else if (of->ended < last) {
-                const int absent = of->started != last;
-                const size_t used = strlen(names[absent]);
-                if (counts[absent]++ <= MOST_NAMED) {
-                    (void)snprintf(
-                        names[absent] + used, sizeof names[absent] - used,
-                        counts[absent] <= MOST_NAMED ? " %d" : " ...",
-                        entry->rank);
-                }
-            }
+    for (int i = 0; i < schedule->count; i++) {
+        const baton_lateness_t *now = &schedule->entries[i]->lateness;
+        const baton_board_entry_t *old =
+            top_find(report->before, schedule->entries[i]);
+        if (old == NULL || old->lateness.started != now->started ||
+            old->lateness.ended != now->ended) {
+            return;
+        }
+        last = now->started > last ? now->started : last;
+    }
+    for (int i = 0; i < schedule->count; i++) {
+        const baton_board_entry_t *entry = schedule->entries[i];
+        const int absent = entry->lateness.started != last;
+        char *name = names[absent];
+        const size_t used = strlen(name);
+        if (entry->lateness.ended < last && counts[absent]++ <= MOST_NAMED) {
+            (void)snprintf(name + used, sizeof names[absent] - used,
+                           counts[absent] <= MOST_NAMED ? " %d" : " ...",
+                           entry->rank);
         }
     }
-    if (!moved && counts[0] > 0 && counts[1] > 0) {
+    if (counts[0] > 0 && counts[1] > 0) {
         (void)snprintf(schedule->hang, sizeof schedule->hang,
                        "epoch %llu of \"%s\": %d rank%s for rank%s%s, which "
                        "%s not come to it",
@@ -150,7 +150,7 @@ static void find_hang(const top_report_t *report, uint64_t key,
                        counts[0] > 1 ? "s wait" : " waits",
                        counts[1] > 1 ? "s" : "", names[1],
                        counts[1] > 1 ? "have" : "has");
-    } else if (!moved && counts[0] > 0) {
+    } else if (counts[0] > 0) {
         (void)snprintf(schedule->hang, sizeof schedule->hang,
                        "epoch %llu of \"%s\": rank%s%s wait%s, and all ranks "
                        "that have it on %s have come to it",
@@ -177,11 +177,12 @@ static bool comes_late(const top_schedule_t *schedule, int index)
 static void split_time(top_schedule_t *schedule)
 {
     baton_lateness_t sum = {0};
-    uint64_t missed = 0;
+    uint64_t untimed = 0;
     for (int i = 0; i < schedule->count; i++) {
-        missed += schedule->of[i].missed;
+        const baton_lateness_t *of = &schedule->entries[i]->lateness;
+        untimed += of->missed;
         if (!comes_late(schedule, i)) {
-            top_add(&sum, &schedule->of[i], 1);
+            top_add(&sum, of, 1);
         }
     }
     if (sum.timed > 0 && sum.elapsed_epochs > 0) {
@@ -194,7 +195,8 @@ static void split_time(top_schedule_t *schedule)
             (double)baton_lateness_quantile_ns(sum.own_bins, 0.1);
         /* Epochs that a rank has missed take time, too, but are not timed. */
         const double timed = (double)sum.elapsed_epochs;
-        const double all = missed > 0 ? fmax((double)sum.epochs, timed) : timed;
+        const double all =
+            untimed > 0 ? fmax((double)sum.epochs, timed) : timed;
         schedule->step_ns = (double)sum.elapsed_ns / all;
         schedule->transfer_ns = fast_ns < own_ns ? fast_ns : own_ns;
         sum.waited_ns = (uint64_t)((double)sum.waited_ns * timed / all);
@@ -209,40 +211,45 @@ static int by_weight(const void *a, const void *b)
     return x->weight > y->weight ? -1 : x->weight < y->weight;
 }
 
-static top_schedule_t *find_schedules(const top_report_t *report,
-                                      size_t *count_out)
+/* Finds the schedule's ranks, and those of them that are late. `first` is the
+   index of the schedule's first entry in the reading. */
+static void find_late(const top_reading_t *reading, size_t first,
+                      top_schedule_t *out)
+{
+    const baton_board_entry_t *like = &reading->entries[first].of;
+    const size_t most = reading->count - first;
+    baton_lateness_t *counts = top_resize(NULL, most, sizeof *counts);
+    *out = (top_schedule_t){.name = like->name,
+                            .entries =
+                                top_resize(NULL, most, sizeof *out->entries),
+                            .late = top_resize(NULL, most, sizeof *out->late)};
+    for (size_t i = first; i < reading->count; i++) {
+        const baton_board_entry_t *entry = &reading->entries[i].of;
+        if (entry->key == like->key) {
+            counts[out->count] = entry->lateness;
+            out->entries[out->count++] = entry;
+        }
+    }
+    out->late_count = baton_lateness_find(counts, out->count, out->late);
+    free(counts);
+}
+
+static void find_schedules(const top_report_t *report, content_t *content)
 {
     const top_reading_t *reading = report->shown;
-    top_schedule_t *all = allocate(reading->count, sizeof *all);
-    size_t count = 0;
+    content->schedules =
+        top_resize(NULL, reading->count, sizeof *content->schedules);
     for (size_t i = 0; i < reading->count; i++) {
-        const baton_board_entry_t *first = &reading->entries[i];
-        bool known = false;
-        for (size_t k = 0; k < i && !known; k++) {
-            known = reading->entries[k].key == first->key;
+        if (top_is_first(reading, i)) {
+            top_schedule_t *schedule =
+                &content->schedules[content->schedule_count++];
+            find_late(reading, i, schedule);
+            split_time(schedule);
+            find_hang(report, schedule);
         }
-        if (known) {
-            continue;
-        }
-        top_schedule_t *schedule = &all[count++];
-        schedule->name = first->name;
-        schedule->entries = allocate(reading->count, sizeof *schedule->entries);
-        schedule->late = allocate(reading->count, sizeof *schedule->late);
-        schedule->of = allocate(reading->count, sizeof *schedule->of);
-        for (size_t k = i; k < reading->count; k++) {
-            if (reading->entries[k].key == first->key) {
-                schedule->entries[schedule->count] = &reading->entries[k];
-                schedule->of[schedule->count++] = reading->entries[k].lateness;
-            }
-        }
-        schedule->late_count =
-            baton_lateness_find(schedule->of, schedule->count, schedule->late);
-        split_time(schedule);
-        find_hang(report, first->key, schedule);
     }
-    qsort(all, count, sizeof *all, by_weight);
-    *count_out = count;
-    return all;
+    qsort(content->schedules, content->schedule_count,
+          sizeof *content->schedules, by_weight);
 }
 
 /* ---- sentences ----------------------------------------------------------- */
@@ -265,20 +272,16 @@ static void describe(const top_schedule_t *schedule, char *out)
 {
     size_t used = 0;
     const bool many = schedule->late_count > 1;
-    for (int i = 0; i < schedule->late_count; i++) {
-        const int index = schedule->late[i];
-        const baton_lateness_t *of = &schedule->of[index];
+    for (int i = 0; i < schedule->late_count && used <= SENTENCE_BYTES / 2;
+         i++) {
+        const baton_board_entry_t *entry = schedule->entries[schedule->late[i]];
+        const baton_lateness_t *of = &entry->lateness;
+        const char *next = i < schedule->late_count - 1 ? ", " : " and ";
         used += (size_t)snprintf(
             out + used, SENTENCE_BYTES - used,
             "%srank %d is late by %.3g ms in %.0f %% of epochs",
-            i == 0                          ? ""
-            : i == schedule->late_count - 1 ? " and "
-                                            : ", ",
-            schedule->entries[index]->rank, mean_ms(of->late_ns, of),
+            i > 0 ? next : "", entry->rank, mean_ms(of->late_ns, of),
             share_late(of));
-        if (used > SENTENCE_BYTES / 2) {
-            break;
-        }
     }
     (void)snprintf(out + used, SENTENCE_BYTES - used,
                    " of \"%s\"; the others wait %.3g ms an epoch for %s, "
@@ -288,42 +291,37 @@ static void describe(const top_schedule_t *schedule, char *out)
                    100 * schedule->waited_ns / schedule->step_ns);
 }
 
-/* Stores the sentences about all schedules, and returns their number. */
-static size_t write_sentences(const top_schedule_t *all, size_t count,
-                              char (*out)[SENTENCE_BYTES])
+/* Stores the sentences about all schedules. */
+static void write_sentences(content_t *content)
 {
-    size_t lines = 0;
-    for (size_t i = 0; i < count && lines < MOST_SENTENCES; i++) {
-        if (all[i].hang[0] != '\0') {
-            memcpy(out[lines++], all[i].hang, SENTENCE_BYTES);
+    size_t *count = &content->sentence_count;
+    const top_schedule_t *end = content->schedules + content->schedule_count;
+    for (const top_schedule_t *of = content->schedules;
+         of < end && *count < MOST_SENTENCES; of++) {
+        if (of->hang[0] != '\0') {
+            memcpy(content->sentences[(*count)++], of->hang, SENTENCE_BYTES);
         }
     }
-    for (size_t i = 0; i < count && lines < MOST_SENTENCES; i++) {
-        if (all[i].late_count > 0) {
-            describe(&all[i], out[lines++]);
+    for (const top_schedule_t *of = content->schedules;
+         of < end && *count < MOST_SENTENCES; of++) {
+        if (of->late_count > 0) {
+            describe(of, content->sentences[(*count)++]);
         }
-        for (int k = 0; k < all[i].count && lines < MOST_SENTENCES; k++) {
-            const baton_lateness_t *of = &all[i].of[k];
-            if (2 * of->missed > of->epochs) {
-                (void)snprintf(out[lines++], SENTENCE_BYTES,
+        for (int k = 0; k < of->count && *count < MOST_SENTENCES; k++) {
+            const baton_lateness_t *counts = &of->entries[k]->lateness;
+            if (2 * counts->missed > counts->epochs) {
+                (void)snprintf(content->sentences[(*count)++], SENTENCE_BYTES,
                                "rank %d comes too late to %.0f %% of epochs of "
                                "\"%s\"",
-                               all[i].entries[k]->rank,
-                               percent(of->missed, of->epochs), all[i].name);
+                               of->entries[k]->rank,
+                               percent(counts->missed, counts->epochs),
+                               of->name);
             }
         }
     }
-    return lines;
 }
 
 /* ---- output -------------------------------------------------------------- */
-
-static const char *row_host(const top_report_t *report, const rank_row_t *row)
-{
-    const top_reading_t *shown = report->shown;
-    return top_hosts_name(report->hosts,
-                          shown->hosts[row->entry - shown->entries]);
-}
 
 /* The part of a step that is neither transfer nor waiting, such as the
    application's computation. */
@@ -333,57 +331,53 @@ static double other_ns(const top_schedule_t *schedule)
                 0);
 }
 
-static void print_json_schedules(const top_schedule_t *all, size_t count,
-                                 FILE *to)
+static void print_json_ranks(const top_report_t *report,
+                             const content_t *content)
 {
-    (void)fputs("],\n \"schedules\": [", to);
-    for (size_t i = 0; i < count; i++) {
-        (void)fprintf(to, "%s\n  {\"schedule\": ", i > 0 ? "," : "");
-        top_print_quoted(to, all[i].name);
-        (void)fprintf(to,
-                      ", \"step_ms\": %.6f, \"transfer_ms\": %.6f, "
-                      "\"skew_ms\": %.6f, \"other_ms\": %.6f}",
-                      1e-6 * all[i].step_ns, 1e-6 * all[i].transfer_ns,
-                      1e-6 * all[i].waited_ns, 1e-6 * other_ns(&all[i]));
-    }
-}
-
-static void print_json(const top_report_t *report, const rank_row_t *rows,
-                       size_t count, const top_schedule_t *all,
-                       size_t all_count, char (*lines)[SENTENCE_BYTES],
-                       size_t line_count, FILE *to)
-{
-    const char *comma = "";
-    (void)fprintf(to, "{\"job\": %d, \"ranks\": [", report->job->process);
-    for (size_t i = 0; i < count; i++) {
-        const rank_row_t *row = &rows[i];
+    for (size_t i = 0; i < content->row_count; i++) {
+        const rank_row_t *row = &content->rows[i];
         const baton_lateness_t *of = &row->sum;
-        (void)fprintf(
-            to,
+        (void)printf(
             "%s\n  {\"rank\": %d, \"process\": %d, \"late\": %s, "
             "\"epochs\": %llu, \"missed\": %llu, \"timed\": %llu, "
             "\"late_ms\": %.6f, \"last\": %.4f, \"behind_ms\": %.6f, "
             "\"waited_ms\": %.6f, \"epoch\": %llu, \"host\": ",
-            i > 0 ? "," : "", row->entry->rank, row->entry->process,
+            i > 0 ? "," : "", row->entry->of.rank, row->entry->of.process,
             row->late ? "true" : "false", (unsigned long long)of->epochs,
             (unsigned long long)of->missed, (unsigned long long)of->timed,
             mean_ms(of->late_ns, of), 0.01 * percent(of->last, of->timed),
             mean_ms(of->behind_ns, of), mean_ms(of->waited_ns, of),
             row->busy != NULL ? (unsigned long long)row->busy->lateness.started
                               : 0);
-        top_print_quoted(to, row_host(report, row));
-        (void)fputs(", \"schedule\": ", to);
-        top_print_quoted(to, row->busy != NULL ? row->busy->name : "");
-        (void)fputc('}', to);
+        top_print_quoted(stdout,
+                         top_hosts_name(report->hosts, row->entry->host));
+        (void)fputs(", \"schedule\": ", stdout);
+        top_print_quoted(stdout, row->busy != NULL ? row->busy->name : "");
+        (void)putchar('}');
     }
-    print_json_schedules(all, all_count, to);
-    (void)fputs("],\n \"verdict\": [", to);
-    for (size_t i = 0; i < line_count; i++, comma = ", ") {
-        (void)fputs(comma, to);
-        top_print_quoted(to, lines[i]);
+}
+
+static void print_json(const top_report_t *report, const content_t *content)
+{
+    (void)printf("{\"job\": %d, \"ranks\": [", report->job->process);
+    print_json_ranks(report, content);
+    (void)fputs("],\n \"schedules\": [", stdout);
+    for (size_t i = 0; i < content->schedule_count; i++) {
+        const top_schedule_t *of = &content->schedules[i];
+        (void)printf("%s\n  {\"schedule\": ", i > 0 ? "," : "");
+        top_print_quoted(stdout, of->name);
+        (void)printf(", \"step_ms\": %.6f, \"transfer_ms\": %.6f, "
+                     "\"skew_ms\": %.6f, \"other_ms\": %.6f}",
+                     1e-6 * of->step_ns, 1e-6 * of->transfer_ns,
+                     1e-6 * of->waited_ns, 1e-6 * other_ns(of));
     }
-    (void)fprintf(to, "], \"clock_error_ms\": %.6f}\n",
-                  1e-6 * (double)report->shown->error_ns);
+    (void)fputs("],\n \"verdict\": [", stdout);
+    for (size_t i = 0; i < content->sentence_count; i++) {
+        (void)fputs(i > 0 ? ", " : "", stdout);
+        top_print_quoted(stdout, content->sentences[i]);
+    }
+    (void)printf("], \"clock_error_ms\": %.6f}\n",
+                 1e-6 * (double)report->shown->error_ns);
 }
 
 /* Returns the bytes of the whole characters among the first `most` bytes. */
@@ -396,96 +390,94 @@ static int whole_characters(const char *name, int most)
     return bytes;
 }
 
-static void top_print_table(const top_report_t *report, const rank_row_t *rows,
-                            size_t count, FILE *to)
+static void print_ranks(const top_report_t *report, const content_t *content)
 {
-    (void)fprintf(to,
-                  "job of process %d: %zu ranks on %s\n\n"
-                  "%6s %8s %10s %9s %9s %7s %10s %10s  %s%s\n",
-                  report->job->process, count, hosts_of(report), "rank",
-                  "process", "epochs", "missed", "late ms", "last %",
-                  "behind ms", "waits ms",
-                  report->hosts != NULL ? "host        " : "", "is in");
-    for (size_t i = 0; i < count; i++) {
-        const rank_row_t *row = &rows[i];
+    (void)printf("job of process %d: %zu ranks on %s\n\n"
+                 "%6s %8s %10s %9s %9s %7s %10s %10s  %s%s\n",
+                 report->job->process, content->row_count, hosts_of(report),
+                 "rank", "process", "epochs", "missed", "late ms", "last %",
+                 "behind ms", "waits ms",
+                 report->hosts != NULL ? "host        " : "", "is in");
+    for (size_t i = 0; i < content->row_count; i++) {
+        const rank_row_t *row = &content->rows[i];
         const baton_lateness_t *of = &row->sum;
         bool red = row->late && report->colours;
-        (void)fprintf(to, "%s%6d %8d %10llu %9llu %9.3f %7.1f %10.3f %10.3f",
-                      red ? "\033[31m" : "", row->entry->rank,
-                      row->entry->process, (unsigned long long)of->epochs,
-                      (unsigned long long)of->missed, mean_ms(of->late_ns, of),
-                      percent(of->last, of->timed), mean_ms(of->behind_ns, of),
-                      mean_ms(of->waited_ns, of));
+        (void)printf("%s%6d %8d %10llu %9llu %9.3f %7.1f %10.3f %10.3f",
+                     red ? "\033[31m" : "", row->entry->of.rank,
+                     row->entry->of.process, (unsigned long long)of->epochs,
+                     (unsigned long long)of->missed, mean_ms(of->late_ns, of),
+                     percent(of->last, of->timed), mean_ms(of->behind_ns, of),
+                     mean_ms(of->waited_ns, of));
         if (report->hosts != NULL) {
-            (void)fprintf(to, row->busy != NULL ? "  %-10s" : "  %s",
-                          row_host(report, row));
+            (void)printf(row->busy != NULL ? "  %-10s" : "  %s",
+                         top_hosts_name(report->hosts, row->entry->host));
         }
         if (row->busy != NULL) {
-            (void)fprintf(to, "  epoch %llu of \"%.*s\"",
-                          (unsigned long long)row->busy->lateness.started,
-                          whole_characters(row->busy->name, 20),
-                          row->busy->name);
+            (void)printf("  epoch %llu of \"%.*s\"",
+                         (unsigned long long)row->busy->lateness.started,
+                         whole_characters(row->busy->name, 20),
+                         row->busy->name);
         }
-        (void)fprintf(to, "%s\n", red ? "\033[0m" : "");
+        (void)printf("%s\n", red ? "\033[0m" : "");
     }
-    (void)fputc('\n', to);
 }
 
-/* The schedules that cost the most waiting. */
-static void print_schedules(const top_schedule_t *all, size_t count, FILE *to)
+static void print_text(const top_report_t *report, const content_t *content)
 {
-    (void)fprintf(to, "%12s %12s %10s %10s  %s\n", "step ms", "transfer ms",
-                  "skew ms", "other ms", "schedule");
-    for (size_t i = 0; i < count && i < MOST_SCHEDULES; i++) {
-        (void)fprintf(to, "%12.3f %12.3f %10.3f %10.3f  \"%.*s\"\n",
-                      1e-6 * all[i].step_ns, 1e-6 * all[i].transfer_ns,
-                      1e-6 * all[i].waited_ns, 1e-6 * other_ns(&all[i]),
-                      whole_characters(all[i].name, 30), all[i].name);
+    print_ranks(report, content);
+    /* The schedules that cost the most waiting. */
+    (void)printf("\n%12s %12s %10s %10s  %s\n", "step ms", "transfer ms",
+                 "skew ms", "other ms", "schedule");
+    for (size_t i = 0; i < content->schedule_count && i < MOST_SCHEDULES; i++) {
+        const top_schedule_t *of = &content->schedules[i];
+        (void)printf("%12.3f %12.3f %10.3f %10.3f  \"%.*s\"\n",
+                     1e-6 * of->step_ns, 1e-6 * of->transfer_ns,
+                     1e-6 * of->waited_ns, 1e-6 * other_ns(of),
+                     whole_characters(of->name, 30), of->name);
     }
-    (void)fputc('\n', to);
+    (void)putchar('\n');
+    for (size_t i = 0; i < content->sentence_count; i++) {
+        (void)puts(content->sentences[i]);
+    }
+    if (content->row_count == 0) {
+        (void)puts("no rank has committed a schedule");
+    } else if (content->sentence_count == 0) {
+        (void)puts("no rank is late");
+    }
+    if (report->hosts != NULL) {
+        (void)printf("differences that the hosts' clocks could explain "
+                     "(up to %.3f ms) do not count as lateness\n",
+                     1e-6 * (double)report->shown->error_ns);
+    }
 }
 
-void top_print(const top_report_t *report, FILE *to)
+/* Marks the rows of the ranks that come late to a schedule. */
+static void mark_late(content_t *content, const top_schedule_t *schedule)
 {
-    size_t row_count;
-    size_t count;
-    char lines[MOST_SENTENCES][SENTENCE_BYTES];
-    rank_row_t *rows = find_ranks(report->shown, &row_count);
-    top_schedule_t *all = find_schedules(report, &count);
-    for (size_t i = 0; i < count; i++) {
-        for (int k = 0; k < all[i].late_count; k++) {
-            for (size_t r = 0; r < row_count; r++) {
-                rows[r].late |= top_same_process(
-                    rows[r].entry, all[i].entries[all[i].late[k]]);
-            }
+    for (int k = 0; k < schedule->late_count; k++) {
+        for (size_t i = 0; i < content->row_count; i++) {
+            content->rows[i].late |=
+                top_same_process(&content->rows[i].entry->of,
+                                 schedule->entries[schedule->late[k]]);
         }
     }
-    qsort(rows, row_count, sizeof *rows, by_lateness);
-    size_t line_count = write_sentences(all, count, lines);
-    if (report->json) {
-        print_json(report, rows, row_count, all, count, lines, line_count, to);
-    } else {
-        top_print_table(report, rows, row_count, to);
-        print_schedules(all, count, to);
-        for (size_t i = 0; i < line_count; i++) {
-            (void)fprintf(to, "%s\n", lines[i]);
-        }
-        (void)fputs(line_count > 0  ? ""
-                    : row_count > 0 ? "no rank is late\n"
-                                    : "no rank has committed a schedule\n",
-                    to);
-        if (report->hosts != NULL) {
-            (void)fprintf(to,
-                          "differences that the hosts' clocks could explain "
-                          "(up to %.3f ms) do not count as lateness\n",
-                          1e-6 * (double)report->shown->error_ns);
-        }
+}
+
+void top_print(const top_report_t *report)
+{
+    content_t content = {.rows = NULL};
+    find_ranks(report->shown, &content);
+    find_schedules(report, &content);
+    for (size_t i = 0; i < content.schedule_count; i++) {
+        mark_late(&content, &content.schedules[i]);
     }
-    for (size_t i = 0; i < count; i++) {
-        free(all[i].entries);
-        free(all[i].late);
-        free(all[i].of);
+    qsort(content.rows, content.row_count, sizeof *content.rows, by_lateness);
+    write_sentences(&content);
+    (report->json ? print_json : print_text)(report, &content);
+    for (size_t i = 0; i < content.schedule_count; i++) {
+        free(content.schedules[i].entries);
+        free(content.schedules[i].late);
     }
-    free(all);
-    free(rows);
+    free(content.schedules);
+    free(content.rows);
 }

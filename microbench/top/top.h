@@ -15,17 +15,28 @@ typedef struct top_job {
     int count;
 } top_job_t;
 
-/* The counts of all ranks of a job, read at one time: an entry for each rank
-   and schedule. */
+/* The counts of a rank in a schedule. */
+typedef struct top_entry {
+    baton_board_entry_t of;
+    /* The number of the rank's host. 0 is this host, and k the k-th of the
+       other hosts. */
+    int host;
+    /* The least process number of the job's ranks on their host. It identifies
+       the job. */
+    int job;
+} top_entry_t;
+
+/* The counts of all ranks of a job, read at one time. */
 typedef struct top_reading {
-    baton_board_entry_t *entries;
-    /* By entry: the number of the rank's host. 0 is this host, and k the k-th
-       of the other hosts. */
-    int *hosts;
+    top_entry_t *entries; /* to be freed by the caller */
     size_t count;
     /* The largest error of the offset of another host's clock. */
     uint64_t error_ns;
 } top_reading_t;
+
+/* Changes the size of an array, which may be NULL. If there is no memory, ends
+   the program. */
+void *top_resize(void *array, size_t count, size_t size);
 
 /* Opens the boards of a process. BATON_ERR_INVALID: it has none. */
 baton_status_t top_job_open(int process, top_job_t *out);
@@ -45,9 +56,7 @@ bool top_job_follow(top_job_t *job);
    entries of a process, the process has the rank that it has in the largest of
    its groups: in smaller groups it may have other ranks. */
 void top_read(const top_job_t *job, top_reading_t *to);
-void top_add_entry(top_reading_t *to, const baton_board_entry_t *entry,
-                   int host);
-void top_reading_free(top_reading_t *reading);
+void top_add_entry(top_reading_t *to, const top_entry_t *entry);
 
 /* ---- hosts.c: several hosts ---------------------------------------------- */
 
@@ -87,13 +96,16 @@ bool top_same_process(const baton_board_entry_t *a,
 const baton_board_entry_t *top_find(const top_reading_t *reading,
                                     const baton_board_entry_t *like);
 
+/* Returns whether no earlier entry of the reading is of the same schedule. */
+bool top_is_first(const top_reading_t *reading, size_t index);
+
 /* Adds each count of `more`, multiplied by `times`. UINT64_MAX, which is -1,
    subtracts the counts. */
 void top_add(baton_lateness_t *to, const baton_lateness_t *more,
              uint64_t times);
 
-/* Subtracts an earlier reading, so that only the counts since then are left. */
-void top_subtract(top_reading_t *from, const top_reading_t *earlier);
+/* Returns a copy of a reading with only the counts since an earlier one. */
+top_reading_t top_since(const top_reading_t *now, const top_reading_t *earlier);
 
 typedef struct top_report {
     const top_job_t *job;
@@ -101,9 +113,8 @@ typedef struct top_report {
     /* The counts to report: those since the commits, or since the last
        report. */
     const top_reading_t *shown;
-    /* Two readings, some time apart. An epoch that runs in both is reported as
-       hanging. */
-    const top_reading_t *before, *now;
+    /* An earlier reading. An epoch that runs in both is reported as hanging. */
+    const top_reading_t *before;
     bool json;
     bool colours;
 } top_report_t;
@@ -111,7 +122,8 @@ typedef struct top_report {
 /* Prints a text as JSON and Prometheus quote it. */
 void top_print_quoted(FILE *to, const char *text);
 
-/* Prints the counts of some jobs since the commits, as Prometheus text. */
-void top_print_metrics(const top_reading_t *jobs, int count, FILE *to);
+/* Prints the counts of a reading, as Prometheus text. */
+void top_print_metrics(const top_reading_t *reading, FILE *to);
 
-void top_print(const top_report_t *report, FILE *to);
+/* Prints a report on the standard output. */
+void top_print(const top_report_t *report);

@@ -216,10 +216,10 @@ if(BATON_BUILD_MICROBENCH)
     set_tests_properties(info_command PROPERTIES RUN_SERIAL ON)
 
     # Builds baton-skew as in a build without MPI, for ranks that a shell starts.
-    # job_world.c defines `job`, so the linker does not take `job` from the library
-    # microbench_common.
+    # job.c is compiled without JOB_MPI here, so the linker does not take it from the
+    # library microbench_common.
     add_executable(skew_world $<TARGET_OBJECTS:baton-skew>
-        ${PROJECT_SOURCE_DIR}/microbench/common/job_world.c)
+        ${PROJECT_SOURCE_DIR}/microbench/common/job.c)
     target_link_libraries(skew_world PRIVATE microbench_common baton baton_flags
         Threads::Threads m)
     add_test(NAME skew_world COMMAND sh -c

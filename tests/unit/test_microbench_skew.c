@@ -3,6 +3,7 @@
    microbenchmarks are not a library. */
 #include "../microbench/common/cli.c"
 #include "../microbench/common/measure.c"
+#include "../microbench/common/modes.c"
 #include "../microbench/skew/options.c"
 #include "support/cmocka.h"
 #include <sys/wait.h>

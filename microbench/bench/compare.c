@@ -1,39 +1,39 @@
-/* Runs systems in turns, and reports rows that several benchmarks have. */
+/* Runs systems in alternation, and reports rows that several benchmarks
+   have. */
 #include "bench/bench.h"
 #include <baton/engine.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- turns -------------------------------------------------------------- */
+/* ---- alternation -------------------------------------------------------- */
 
-void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
+void bench_compare(bench_run_t *run, const bench_comparison_t *of, stats_t *out)
 {
-    size_t rows = turns->systems * turns->measures;
-    size_t all = turns->warm_up + turns->turns;
-    double *values = harness_alloc(turns->measures, sizeof(double));
-    /* An array of [systems][measures][turns]: the values of counted turns. */
-    double *mine = harness_alloc(rows * turns->turns, sizeof(double));
-    for (size_t turn = 0; turn < all; turn++) {
-        double done = (double)run->done + (double)turn / (double)all;
-        (void)(run->speak &&
+    size_t rows = of->systems * of->measures;
+    size_t counted = (size_t)run->options.repetitions;
+    size_t all = of->warm_up + counted;
+    double *values = harness_alloc(of->measures, sizeof(double));
+    double *mine = harness_alloc(rows * all, sizeof(double)); /* [rows][all] */
+    for (size_t repetition = 0; repetition < all; repetition++) {
+        double done = (double)run->done + (double)repetition / (double)all;
+        (void)(run->prints &&
                progress_show(done / (double)run->points, "baton-bench"));
-        if (turns->begin != NULL) {
-            turns->begin(turns->arg, turn);
+        if (of->begin != NULL) {
+            of->begin(of->arg, repetition);
         }
-        for (size_t i = 0; i < turns->systems; i++) {
-            size_t system = (turn + i) % turns->systems;
-            turns->take(turns->arg, system, turn, values);
-            for (size_t m = 0; turn >= turns->warm_up && m < turns->measures;
-                 m++) {
-                mine[(system * turns->measures + m) * turns->turns + turn -
-                     turns->warm_up] = values[m];
+        for (size_t i = 0; i < of->systems; i++) {
+            size_t system = (repetition + i) % of->systems;
+            of->measure(of->arg, system, values);
+            for (size_t m = 0; m < of->measures; m++) {
+                mine[(system * of->measures + m) * all + repetition] =
+                    values[m];
             }
         }
     }
     run->done++;
     (void)progress_end();
     for (size_t i = 0; i < rows; i++) {
-        out[i] = bench_slowest(&mine[i * turns->turns], turns->turns);
+        out[i] = bench_slowest(&mine[i * all + of->warm_up], counted);
     }
     free(values);
     free(mine);
@@ -52,7 +52,7 @@ stats_t bench_slowest(double *mine, size_t count)
 void bench_report(bench_run_t *run, const char *name, stats_t value,
                   const char *unit)
 {
-    if (!run->speak) {
+    if (!run->prints) {
         return;
     }
     const table_cell_t cells[] = {
