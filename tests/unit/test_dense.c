@@ -582,7 +582,9 @@ TEST(test_every_builder_refuses_wrong_arguments)
         c.dtype = way == 8 ? BATON_DTYPE_NONE : BATON_I32;
         c.element = 4;
         c.op = way == 9 ? NULL : c.op;
-        c.root = way == 6 ? -1 : way == 7 ? 3 : (int)(i / 3 % 2);
+        c.root = (int)(i / 3 % 2);
+        c.root = way == 6 ? -1 : c.root;
+        c.root = way == 7 ? 3 : c.root;
         c.in_place = i / 6 % 2 == 0;
         c.varied = i / 12 % 2 == 0 && dense_can_vary(b);
         if (way < 6) {
@@ -590,10 +592,10 @@ TEST(test_every_builder_refuses_wrong_arguments)
         }
         bool source = b->algorithm.collective != BATON_COLLECTIVE_BROADCAST &&
                       dense_source_count(&c, rank) > 0;
-        if (way >= 8       ? dense_reduces(b)
-            : way >= 6     ? dense_has_roots(b)
-            : way % 2 == 0 ? source
-                           : dense_target_count(&c, rank) > 0) {
+        bool target = dense_target_count(&c, rank) > 0;
+        bool has[] = {source, target, source, target, source, target};
+        if ((way < 6 && has[way]) ||
+            (way >= 6 && (way < 8 ? dense_has_roots(b) : dense_reduces(b)))) {
             refuses(&c, rank);
         }
     }

@@ -682,9 +682,11 @@ static bool transport_arm(void *endpoint, baton_arm_t how, uint32_t *us_out)
     expect(driven == &w.engine, "who does not drive arms");
     const uint32_t armed = w.states[0].armed;
     *unfenced() = true;
-    baton__doorbell_arm(&w.bell, how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
-                                 : how == BATON_ARM_SOON  ? BATON__BELL_SOON
-                                                          : BATON__BELL_ALL);
+    static const uint32_t bells[] = {[BATON_ARM_NOTICES] = BATON__BELL_URGENT,
+                                     [BATON_ARM_SOON] = BATON__BELL_SOON,
+                                     [BATON_ARM_ALL] = BATON__BELL_ALL,
+                                     [BATON_ARM_INSIST] = BATON__BELL_ALL};
+    baton__doorbell_arm(&w.bell, bells[how]);
     expect(!*unfenced() || (w.states[0].armed | BELL) == (armed | BELL),
            "no fence is between what is armed and the look at the ring");
     *unfenced() = false;
@@ -1023,14 +1025,14 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     }
     for (int i = 0; i < FIBERS; i++) {
         w.fibers[i].due_ns = UINT64_MAX;
-        w.fibers[i].there = i == PEER     ? scenario->peer != NULL
-                            : i == THREAD ? scenario->how != MANUAL
-                                          : scenario->apps[i] != NULL;
+        w.fibers[i].there = i < APPS && scenario->apps[i] != NULL;
         contexts[i] = fresh;
         contexts[i].uc_stack.ss_sp = stacks[i];
         contexts[i].uc_stack.ss_size = sizeof stacks[i];
         makecontext(&contexts[i], (void (*)(void))live, 1, i);
     }
+    w.fibers[THREAD].there = scenario->how != MANUAL;
+    w.fibers[PEER].there = scenario->peer != NULL;
 }
 
 /* Called if all fibers sleep. Lets the timer or the sleep that is due first

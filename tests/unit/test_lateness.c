@@ -271,12 +271,13 @@ static unsigned late_ranks(const random_world_t *world, int size, int epoch)
 {
     const unsigned ranks = (unsigned)size;
     const uint64_t random = scattered(world->seed + (uint64_t)epoch);
-    return world->kind == ONE   ? 1U << world->seed % ranks
-           : world->kind == TWO ? 1U << world->seed % ranks |
-                                      1U << (world->seed % ranks + 2) % ranks
-           : world->kind == IN_TURN   ? 1U << epoch % size
-           : world->kind == AT_RANDOM ? 1U << random % ranks
-                                      : 0;
+    const unsigned one = 1U << world->seed % ranks;
+    const unsigned late[KINDS] = {
+        [ONE] = one,
+        [TWO] = one | 1U << (world->seed % ranks + 2) % ranks,
+        [IN_TURN] = 1U << epoch % size,
+        [AT_RANDOM] = 1U << random % ranks};
+    return late[world->kind];
 }
 
 static void run_random_world(support_worker_t *worker)
