@@ -232,7 +232,10 @@ static char *make_memory(emulated_t *device, baton_memory_t kind, size_t bytes)
         return NULL;
     }
     memset(data, 0xcb, bytes);
-    *made = (allocation_t){device->allocations, address, bytes, kind, false};
+    *made = (allocation_t){.next = device->allocations,
+                           .address = address,
+                           .bytes = bytes,
+                           .kind = kind};
     device->allocations = made;
     device->counters.allocated++;
     return address;

@@ -650,9 +650,8 @@ TEST(test_every_builder_states_its_terms)
    overlap. */
 typedef struct wrong {
     const char *says, *allowed;
-    size_t size;
-    baton_dtype_t dtype;
-    const baton_op_t *op;
+    size_t size;          /* of the arguments; 0: the right one */
+    const baton_op_t *op; /* for no element type; NULL: a sum of i32 */
     size_t source_at, source_bytes;
     bool apart; /* true: the target is in the second buffer */
     size_t target_at, target_bytes;
@@ -665,12 +664,12 @@ static void check_wrong(const wrong_t *wrong, baton_allreduce_fn build)
     baton_buffer_t first = baton_buffer_bind(s, memory, 128);
     baton_buffer_t second = baton_buffer_bind(s, memory + 128, 128);
     const baton_allreduce_args_t args = {
-        .size = wrong->size,
+        .size = wrong->size > 0 ? wrong->size : sizeof args,
         .source = baton_view(first, wrong->source_at, wrong->source_bytes),
         .target = baton_view(wrong->apart ? second : first, wrong->target_at,
                              wrong->target_bytes),
-        .dtype = wrong->dtype,
-        .op = wrong->op};
+        .dtype = wrong->op != NULL ? BATON_DTYPE_NONE : BATON_I32,
+        .op = wrong->op != NULL ? wrong->op : BATON_SUM};
     baton_enclosure_t before = baton_enclose_begin(s);
     build(s, &args);
     baton_enclosure_t after = baton_enclose_begin(s);
@@ -686,26 +685,25 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
 {
     baton_op_t pairs = *BATON_SUM;
     pairs.element_bytes = 8;
-    const size_t right = sizeof(baton_allreduce_args_t);
+#define AT(from, to, bytes)                                                    \
+    .source_at = (from), .source_bytes = (bytes), .target_at = (to),           \
+    .target_bytes = (bytes)
     const wrong_t wrongs[] = {
-        {"size is 1", "sizeof(baton_allreduce_args_t)", 1, BATON_I32, BATON_SUM,
-         0, 64, false, 64, 64},
-        {"dtype is 0, which is no element type", "set BATON_F32", right,
-         BATON_DTYPE_NONE, &pairs, 0, 64, false, 64, 64},
+        {"size is 1", "sizeof(baton_allreduce_args_t)", .size = 1,
+         AT(0, 64, 64)},
+        {"dtype is 0, which is no element type", "set BATON_F32", .op = &pairs,
+         AT(0, 64, 64)},
         {"source has 64 bytes and target has 32", "of bytes, not of elements",
-         right, BATON_I32, BATON_SUM, 0, 64, false, 64, 32},
-        {"63 bytes", "multiple of 4", right, BATON_I32, BATON_SUM, 0, 63, false,
-         64, 63},
-        {"at 0 of buffer 0", "apart. Is the count in bytes?", right, BATON_I32,
-         BATON_SUM, 0, 64, false, 60, 64},
-        {"at 64 of buffer 0", "at 60 of buffer 0", right, BATON_I32, BATON_SUM,
-         64, 64, false, 60, 64},
-        {"at 0 of buffer 0,", "which has 128", right, BATON_F32, BATON_SUM, 0,
-         SIZE_MAX - 3, true, 0, SIZE_MAX - 3},
-        {"source is 16 bytes at 120 of buffer 0", "which has 128", right,
-         BATON_F32, BATON_SUM, 120, 16, true, 0, 16},
-        {"of buffer 0,", "which has 128", right, BATON_F32, BATON_SUM,
-         SIZE_MAX - 7, 16, true, 0, 16},
+         .source_bytes = 64, .target_at = 64, .target_bytes = 32},
+        {"63 bytes", "multiple of 4", AT(0, 64, 63)},
+        {"at 0 of buffer 0", "apart. Is the count in bytes?", AT(0, 60, 64)},
+        {"at 64 of buffer 0", "at 60 of buffer 0", AT(64, 60, 64)},
+        {"at 0 of buffer 0,", "which has 128", AT(0, 0, SIZE_MAX - 3),
+         .apart = true},
+        {"source is 16 bytes at 120 of buffer 0", "which has 128",
+         AT(120, 0, 16), .apart = true},
+        {"of buffer 0,", "which has 128", AT(SIZE_MAX - 7, 0, 16),
+         .apart = true},
     };
     for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++) {
         check_wrong(&wrongs[i], baton_add_allreduce_recursive_doubling);
