@@ -242,8 +242,12 @@ static void choose_algorithm(baton_sparse_options_t *o)
     }
     bool has_teams = o->algorithm == BATON_SPARSE_AUTO ||
                      o->algorithm == BATON_SPARSE_SPARDL;
-    o->teams = has_teams ? random_teams() : 1;
-    o->teams = once_in(4) ? BATON_SPARSE_TEAMS_AUTO : o->teams;
+    o->teams = 1;
+    if (once_in(4)) {
+        o->teams = BATON_SPARSE_TEAMS_AUTO;
+    } else if (has_teams) {
+        o->teams = random_teams();
+    }
     o->exchange =
         once_in(2) && has_teams ? BATON_EXCHANGE_BSAG : BATON_EXCHANGE_AUTO;
     if (o->algorithm == BATON_SPARSE_REDSYNC) {

@@ -300,8 +300,10 @@ void program_sample(program_t *program, const program_options_t *options,
     program->op = support_op(below(random, 4) == 0 ? SUPPORT_XOR : SUPPORT_SUM);
     size_t element = baton_dtype_size(program->dtype);
     for (int part = 0; part < PROGRAM_PARTS; part++) {
-        int most = options->part_bytes / (below(random, 2) == 0 ? 1 : 4);
-        most = small ? 20 : most;
+        int most = 20;
+        if (!small) {
+            most = options->part_bytes / (below(random, 2) == 0 ? 1 : 4);
+        }
         size_t count = (size_t)below(random, most) / element;
         program->offsets[part + 1] =
             program->offsets[part] +

@@ -907,9 +907,10 @@ static void choose_sparse_options(bool partial, baton_on_loss_t on_loss)
     o->k = 1 + (size_t)below(MOST_K);
     o->warmup = below(3) == 0 ? (uint64_t)below(STEPS) : 0;
     if (o->algorithm == BATON_SPARSE_SPARDL) {
-        o->teams = size % 2 == 0 ? 2 : 1;
-        o->teams = size % 4 == 0 && below(2) == 0 ? 4 : o->teams;
-        o->teams = on_loss == BATON_ON_LOSS_CONTINUE ? 1 : o->teams;
+        o->teams = 1;
+        if (on_loss != BATON_ON_LOSS_CONTINUE && size % 2 == 0) {
+            o->teams = size % 4 == 0 && below(2) == 0 ? 4 : 2;
+        }
         o->in_place = !partial && below(3) == 0;
     }
     if (partial) {
