@@ -982,9 +982,13 @@ static int wait_by(int way, MPI_Request *q)
                "the status has %d", status.MPI_ERROR);
     }
     while (way > 2 && !done && code == MPI_SUCCESS) {
-        code = way == 3   ? MPI_Test(q, &done, &status)
-               : way == 4 ? MPI_Testall(1, q, &done, &status)
-                          : MPI_Waitsome(1, q, &done, &(int){0}, &status);
+        if (way == 3) {
+            code = MPI_Test(q, &done, &status);
+        } else if (way == 4) {
+            code = MPI_Testall(1, q, &done, &status);
+        } else {
+            code = MPI_Waitsome(1, q, &done, &(int){0}, &status);
+        }
     }
     return code;
 }

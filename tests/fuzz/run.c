@@ -258,6 +258,10 @@ static baton_status_t commit_task(fuzz_task_t *task)
 
 static baton_status_t open_tasks(fuzz_cluster_t *cluster)
 {
+    static const fuzz_rules_t *const rules[] = {[FUZZ_PROGRAM] = &fuzz_program,
+                                                [FUZZ_LOCAL] = &fuzz_program,
+                                                [FUZZ_QUORUM] = &fuzz_quorum,
+                                                [FUZZ_ALARM] = &fuzz_alarm};
     baton_status_t status = BATON_OK;
     for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
         cluster->rank_states[rank] =
@@ -268,9 +272,7 @@ static baton_status_t open_tasks(fuzz_cluster_t *cluster)
         task->cluster = cluster;
         task->index = i;
         task->plan = &cluster->plan.tasks[i];
-        task->rules = task->plan->kind == FUZZ_QUORUM  ? &fuzz_quorum
-                      : task->plan->kind == FUZZ_ALARM ? &fuzz_alarm
-                                                       : &fuzz_program;
+        task->rules = rules[task->plan->kind];
         for (int rank = 0; rank < cluster->plan.model.ranks; rank++) {
             uint64_t stream =
                 STREAM_PARTICIPANTS + (uint64_t)rank * FUZZ_TASKS + (uint64_t)i;

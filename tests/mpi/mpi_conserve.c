@@ -49,10 +49,9 @@ static void conserve_partial(support_row_t row, baton_partial_mode_t mode,
 {
     /* If there are more ranks than processors, epochs are slower, so there are
        fewer. */
-    uint64_t steps = wide              ? 40
-                     : world.size <= 4 ? 3000
-                     : world.size <= 8 ? 1500
-                                       : 600;
+    uint64_t steps = world.size <= 4 ? 3000 : 1500;
+    steps = world.size <= 8 ? steps : 600;
+    steps = wide ? 40 : steps;
     baton_sparse_options_t options = support_collective_options(row);
     options.mode = mode;
     options.seed = wide ? SUPPORT_WIDE : (uint64_t)mode + row;

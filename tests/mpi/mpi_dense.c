@@ -64,10 +64,9 @@ static void check_builder(const dense_builder_t *builder, baton_hosts_t *hosts)
                           .op = support_op(op),
                           .varied = dense_can_vary(builder) && i % 3 == 1,
                           .in_place = i % 2 == 0,
-                          .chunk_bytes = i % 5 == 4   ? 16384
-                                         : i % 4 == 3 ? 256
-                                                      : 0,
+                          .chunk_bytes = i % 4 == 3 ? 256 : 0,
                           .arg = i % 4 == 3 ? NULL : hosts};
+        c.chunk_bytes = i % 5 == 4 ? 16384 : c.chunk_bytes;
         if (builder->algorithm.collective == BATON_COLLECTIVE_ALLTOALL ||
             c.varied) {
             c.count /= 8;

@@ -242,9 +242,12 @@ static void choose_algorithm(baton_sparse_options_t *o)
     }
     bool has_teams = o->algorithm == BATON_SPARSE_AUTO ||
                      o->algorithm == BATON_SPARSE_SPARDL;
-    o->teams = once_in(4)  ? BATON_SPARSE_TEAMS_AUTO
-               : has_teams ? random_teams()
-                           : 1;
+    o->teams = 1;
+    if (once_in(4)) {
+        o->teams = BATON_SPARSE_TEAMS_AUTO;
+    } else if (has_teams) {
+        o->teams = random_teams();
+    }
     o->exchange =
         once_in(2) && has_teams ? BATON_EXCHANGE_BSAG : BATON_EXCHANGE_AUTO;
     if (o->algorithm == BATON_SPARSE_REDSYNC) {
@@ -277,16 +280,21 @@ static bool is_partial(void)
     return trial.row >= SUPPORT_PARTIAL;
 }
 
+static uint64_t random_size_bound(void)
+{
+    if (on_devices || !once_in(16)) {
+        return on_devices ? 5 : 8;
+    }
+    return is_partial() ? CONSERVE_RANKS : MOST_RANKS;
+}
+
 static void open_trial(support_row_t row, uint64_t index)
 {
     trial = (trial_t){.random = support_random(
                           support_seed(), index * SUPPORT_ROWS + (uint64_t)row),
                       .row = row};
     baton_sparse_options_t *o = &trial.options;
-    trial.size = 1 + (int)below(on_devices     ? 5
-                                : !once_in(16) ? 8
-                                : is_partial() ? CONSERVE_RANKS
-                                               : MOST_RANKS);
+    trial.size = 1 + (int)below(random_size_bound());
     trial.kind = (kind_t)below(row == SUPPORT_SPARSE ? KINDS : 1);
     *o = support_collective_options(row);
     o->count = support_is_partial(row)
@@ -402,7 +410,8 @@ static void begin_step(bool may_kill)
     trial.k = trial.kind == ALL ? trial.options.count
                                 : 1 + below(trial.options.count);
     trial.flushes = trial.row == SUPPORT_SPARSE && once_in(8);
-    trial.fault = kind < 6 ? NO_FAULT : kind < 9 ? FAIL_SEND : KILL;
+    trial.fault = kind < 9 ? FAIL_SEND : KILL;
+    trial.fault = kind < 6 ? NO_FAULT : trial.fault;
     trial.victim = (int)below((uint64_t)trial.size);
     for (int r = 0; r < trial.size; r++) {
         participant_t *p = &trial.participants[r];
@@ -830,8 +839,10 @@ static int least_in_time(int epoch)
 {
     const baton_sparse_options_t *o = &trial.options;
     bool full = o->sync_every != 0 && epoch % (int)o->sync_every == 0;
-    return full || o->mode == BATON_FULL ? trial.size
-           : o->mode == BATON_QUORUM || o->mode == BATON_CANDIDATES_ALL
+    if (full || o->mode == BATON_FULL) {
+        return trial.size;
+    }
+    return o->mode == BATON_QUORUM || o->mode == BATON_CANDIDATES_ALL
                ? (int)o->mode_ranks
                : 1;
 }

@@ -140,9 +140,8 @@ static void run_stuck(stuck_t *stuck, baton_status_t expected)
         support_ok(baton_sim_kill(sim, stuck->dead));
     }
     baton_status_t status = run_rounds(stuck, sim);
-    expected = stuck->says == NULL ? BATON_OK
-               : stuck->dead > 0   ? BATON_ERR_TRANSPORT
-                                   : expected;
+    expected = stuck->dead > 0 ? BATON_ERR_TRANSPORT : expected;
+    expected = stuck->says == NULL ? BATON_OK : expected;
     if (expected == BATON_ERR_DEADLOCK) {
         stuck_says(status, expected, stuck->says);
     }

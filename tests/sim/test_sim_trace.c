@@ -283,9 +283,11 @@ static void build_wrong(void *arg, baton_schedule_t *s)
     baton_view_t to = support_scratch(s, 8), from = to;
     baton_node_t node = baton_add_nop(s);
     for (int i = 0; i < 2; i++) {
-        baton_buffer_t buffer = way == 1   ? baton_buffer_bind_input(s, NULL, 8)
-                                : way == 2 ? baton_buffer_bind(s, memory, 8)
-                                           : baton_buffer_scratch(s, 8);
+        baton_buffer_t buffer = way == 2 ? baton_buffer_bind(s, memory, 8)
+                                         : baton_buffer_scratch(s, 8);
+        if (way == 1) {
+            buffer = baton_buffer_bind_input(s, NULL, 8);
+        }
         to = i == 1 && way == 0 ? to : baton_view(buffer, 0, 8);
         baton_node_t next = baton_add_copy(s, to, from);
         baton_before(s, node, next);

@@ -148,9 +148,11 @@ baton_status_t support_collective_prepare(support_collective_t *self,
         row == SUPPORT_TENSORS ||
         (row == SUPPORT_PARTIAL_SPARSE && o->seed % 2 == 1 && o->teams <= 1 &&
          o->algorithm == BATON_SPARSE_SPARDL && o->count >= 4);
-    return support_is_partial(row) ? prepare_partial(self, group, o)
-           : set                   ? prepare_tensors(self, group, o)
-                 : baton_sparse_prepare(group, o, &self->sparse);
+    if (support_is_partial(row)) {
+        return prepare_partial(self, group, o);
+    }
+    return set ? prepare_tensors(self, group, o)
+               : baton_sparse_prepare(group, o, &self->sparse);
 }
 
 static size_t bytes_of(const support_collective_t *self)
@@ -193,10 +195,14 @@ baton_status_t support_collective_connect(support_collective_t *self, int round)
 
 baton_status_t support_collective_destroy(support_collective_t *self)
 {
-    baton_status_t status =
-        support_is_partial(self->row) ? baton_partial_destroy(self->partial)
-        : self->tensors != NULL       ? baton_tensors_destroy(self->tensors)
-                                      : baton_sparse_destroy(self->sparse);
+    baton_status_t status;
+    if (support_is_partial(self->row)) {
+        status = baton_partial_destroy(self->partial);
+    } else if (self->tensors != NULL) {
+        status = baton_tensors_destroy(self->tensors);
+    } else {
+        status = baton_sparse_destroy(self->sparse);
+    }
     free(self->lent);
     free(self->wide);
     free(self->given);
@@ -413,10 +419,13 @@ baton_status_t support_collective_start(support_collective_t *self,
         return status == BATON_OK ? baton_partial_start(self->partial) : status;
     }
     bool in_parts = self->device == NULL && gradient != NULL;
-    status = self->tensors != NULL ? start_tensors(self, gradient)
-             : in_parts && self->starts++ % 2 == 1
-                 ? start_in_parts(self, gradient)
-                 : baton_sparse_start(self->sparse, there(self, gradient));
+    if (self->tensors != NULL) {
+        status = start_tensors(self, gradient);
+    } else if (in_parts && self->starts++ % 2 == 1) {
+        status = start_in_parts(self, gradient);
+    } else {
+        status = baton_sparse_start(self->sparse, there(self, gradient));
+    }
     *given_out = status == BATON_OK;
     return status;
 }
@@ -572,9 +581,8 @@ void support_collective_rest(support_collective_t *self, double *rest)
         if (self->device != NULL) {
             allocate(self);
         }
-        void *to = self->device != NULL ? (void *)self->memory
-                   : self->wide != NULL ? (void *)self->wide
-                                        : rest;
+        void *to = self->wide != NULL ? (void *)self->wide : rest;
+        to = self->device != NULL ? (void *)self->memory : to;
         support_ok(baton_partial_pending(self->partial, to, &any));
         if (to != rest) {
             get(self, rest, self->wide != NULL ? self->wide + self->at : to);

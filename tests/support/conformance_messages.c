@@ -49,7 +49,7 @@ void conformance_order_of_arrival(conformance_rank_t *self)
     }
     unsigned char *out = calloc(1, BYTES);
     for (uint32_t i = 0; i < COUNT; i++) {
-        size_t bytes = i % 3 == 0 ? BYTES : i % 3 == 1 ? 900 : 16;
+        size_t bytes = (const size_t[]){BYTES, 900, 16}[i % 3];
         conformance_send(self, i, self->next, i, out, bytes);
     }
     for (uint32_t seen = 0; seen < COUNT && conformance_await(self);) {

@@ -196,7 +196,7 @@ static void race(conformance_rank_t *self, use_t use)
     unsigned char *out = malloc(BYTES);
     unsigned char *in = malloc(BYTES);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        size_t bytes = i % 3 == 0 ? BYTES : i % 3 == 1 ? 3000 : 16;
+        size_t bytes = (const size_t[]){BYTES, 3000, 16}[i % 3];
         uint32_t key = conformance_key_of(self->previous, i);
         conformance_forget(self);
         conformance_fill(out, bytes, conformance_key_of(self->rank, i));

@@ -49,9 +49,11 @@ static bool range_of(const double *result, int rank, range_t *out)
 static uint64_t oldest_in(const conserve_account_t *account, range_t own)
 {
     uint64_t next = account->taken[account->rank] + 1;
-    return own.first != 0 ? account->steps[own.first]
-           : account->sees_all && next <= account->given ? account->steps[next]
-                                                         : 0;
+    if (own.first != 0) {
+        return account->steps[own.first];
+    }
+    return account->sees_all && next <= account->given ? account->steps[next]
+                                                       : 0;
 }
 
 static const char *check_claims(const conserve_account_t *account,

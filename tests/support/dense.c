@@ -143,9 +143,10 @@ static size_t received_before(const dense_case_t *c, int rank, int peer)
 
 static size_t elements(const dense_case_t *c, baton_span_t span, int rank)
 {
-    return span == BATON_SPAN_BLOCKS ? blocks_before(c, c->size)
-           : span == BATON_SPAN_PART ? block(c, rank)
-                                     : 0;
+    if (span == BATON_SPAN_BLOCKS) {
+        return blocks_before(c, c->size);
+    }
+    return span == BATON_SPAN_PART ? block(c, rank) : 0;
 }
 
 size_t dense_source_count(const dense_case_t *c, int rank)

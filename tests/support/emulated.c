@@ -232,7 +232,10 @@ static char *make_memory(emulated_t *device, baton_memory_t kind, size_t bytes)
         return NULL;
     }
     memset(data, 0xcb, bytes);
-    *made = (allocation_t){device->allocations, address, bytes, kind, false};
+    *made = (allocation_t){.next = device->allocations,
+                           .address = address,
+                           .bytes = bytes,
+                           .kind = kind};
     device->allocations = made;
     device->counters.allocated++;
     return address;
@@ -442,10 +445,10 @@ static void count_work(emulated_t *device, const work_t *work,
     if (work->kind == COPY) {
         bool from = device_of(given->ranges[LEFT].at) != NULL;
         bool to = device_of(given->ranges[TARGET].at) != NULL;
-        int direction =
-            from ? to ? EMULATED_DEVICE_TO_DEVICE : EMULATED_DEVICE_TO_HOST
-            : to ? EMULATED_HOST_TO_DEVICE
-                 : EMULATED_HOST_TO_HOST;
+        static const int directions[2][2] = {
+            {EMULATED_HOST_TO_HOST, EMULATED_HOST_TO_DEVICE},
+            {EMULATED_DEVICE_TO_HOST, EMULATED_DEVICE_TO_DEVICE}};
+        int direction = directions[from][to];
         counters->copies[direction]++;
         counters->copied_bytes[direction] += work->ranges[LEFT].bytes;
     }
@@ -735,9 +738,8 @@ static int64_t begin_of(emulated_t *device, work_t *work)
 static bool is_ready(const stream_t *stream, const work_t *work)
 {
     return stream->failed_at != 0 ||
-           (work->kind == FOLLOW  ? is_reached(&work->event)
-            : work->kind == AWAIT ? is_raised(work)
-                                  : true);
+           ((work->kind != FOLLOW || is_reached(&work->event)) &&
+            (work->kind != AWAIT || is_raised(work)));
 }
 
 /* Returns a stream with work that can be executed now, chosen at random. If

@@ -180,10 +180,9 @@ static program_kind_t sample_kind(const program_options_t *options,
 {
     program_kind_t kind = (program_kind_t)below(
         random, below(random, 2) == 0 ? PROGRAM_CALL : PROGRAM_DEVICE_CALL + 1);
-    bool has = kind == PROGRAM_MESSAGE       ? !options->local
-               : kind == PROGRAM_ASYNC       ? options->async
-               : kind == PROGRAM_DEVICE_CALL ? options->devices
-                                             : true;
+    bool has = (kind != PROGRAM_MESSAGE || !options->local) &&
+               (kind != PROGRAM_ASYNC || options->async) &&
+               (kind != PROGRAM_DEVICE_CALL || options->devices);
     return has ? kind : PROGRAM_CALL;
 }
 
@@ -277,11 +276,15 @@ static void sample_slots(program_t *program, support_random_t *random)
         int at = i % PROGRAM_SLOTS;
         program_slot_t *slot = &program->slots[i / PROGRAM_SLOTS][at];
         slot->scratch = at > 1 && below(random, 3) == 0;
-        slot->place = !program->options.devices ? PROGRAM_HOST
-                      : at < 2                  ? PROGRAM_DEVICE >> at
-                      : slot->scratch && below(random, 2)
-                          ? PROGRAM_ANY
-                          : 1 + below(random, 2);
+        if (!program->options.devices) {
+            slot->place = PROGRAM_HOST;
+        } else if (at < 2) {
+            slot->place = PROGRAM_DEVICE >> at;
+        } else {
+            slot->place = slot->scratch && below(random, 2)
+                              ? PROGRAM_ANY
+                              : 1 + below(random, 2);
+        }
         memset(slot->defined, !slot->scratch, sizeof slot->defined);
     }
 }
@@ -297,9 +300,10 @@ void program_sample(program_t *program, const program_options_t *options,
     program->op = support_op(below(random, 4) == 0 ? SUPPORT_XOR : SUPPORT_SUM);
     size_t element = baton_dtype_size(program->dtype);
     for (int part = 0; part < PROGRAM_PARTS; part++) {
-        int most = small                   ? 20
-                   : below(random, 2) == 0 ? options->part_bytes
-                                           : options->part_bytes / 4;
+        int most = 20;
+        if (!small) {
+            most = options->part_bytes / (below(random, 2) == 0 ? 1 : 4);
+        }
         size_t count = (size_t)below(random, most) / element;
         program->offsets[part + 1] =
             program->offsets[part] +
@@ -348,8 +352,10 @@ static baton_status_t decide(void *arg, baton_call_t *call)
 {
     const program_site_t *site = arg;
     uint64_t epoch = baton_call_epoch(call);
-    return baton_call_length(call, site->length) != SIZE_MAX ? BATON_ERR_STATE
-           : !sets_length(site->step, epoch)
+    if (baton_call_length(call, site->length) != SIZE_MAX) {
+        return BATON_ERR_STATE;
+    }
+    return !sets_length(site->step, epoch)
                ? BATON_OK
                : baton_call_set_length(
                      call, site->length,

@@ -89,10 +89,8 @@ static const unsigned char *run_kernel(const trial_t *trial, const void *left,
     if (!same) {
         memcpy(r, right, bytes);
     }
-    unsigned char *t = trial->alias == ALIAS_LEFT || trial->alias == ALIAS_ALL
-                           ? l
-                       : trial->alias == ALIAS_RIGHT ? r
-                                                     : vector_at(trial, 0);
+    unsigned char *t = trial->alias == ALIAS_RIGHT ? r : vector_at(trial, 0);
+    t = trial->alias == ALIAS_LEFT || trial->alias == ALIAS_ALL ? l : t;
     subject->reduce(subject, trial->kind, trial->dtype, t, l, r, trial->count);
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         assert_int_equal(t[bytes + i], GUARD);
@@ -224,9 +222,8 @@ static void run_all_values(trial_t trial)
     static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};
     bool halves =
         reference_is_float(trial.dtype) && baton_dtype_size(trial.dtype) == 2;
-    size_t rounds = halves ? sizeof offsets / sizeof *offsets
-                    : baton_dtype_size(trial.dtype) == 1 ? 1
-                                                         : 0;
+    size_t rounds = baton_dtype_size(trial.dtype) == 1;
+    rounds = halves ? sizeof offsets / sizeof *offsets : rounds;
     trial.count = 4096;
     for (size_t k = 0; k < rounds; k++) {
         for (uint32_t base = 0; base < 0x10000; base += 4096) {

@@ -92,6 +92,16 @@ static uint64_t double_bits(double value)
     return bits;
 }
 
+/* Returns the bits of a value as an element of this type of floats. */
+static uint64_t bits_as(baton_dtype_t dtype, double value)
+{
+    if (dtype == BATON_F64) {
+        return double_bits(value);
+    }
+    return dtype == BATON_F32 ? float_bits((float)value)
+                              : reference_half(dtype, value);
+}
+
 /* f16 and bf16 are computed as f32. */
 static uint64_t arithmetic(baton__op_kind_t kind, baton_dtype_t dtype, double a,
                            double b)
@@ -101,8 +111,7 @@ static uint64_t arithmetic(baton__op_kind_t kind, baton_dtype_t dtype, double a,
     }
     float x = (float)a, y = (float)b;
     float result = kind == BATON__OP_SUM ? x + y : x * y;
-    return dtype == BATON_F32 ? float_bits(result)
-                              : reference_half(dtype, (double)result);
+    return bits_as(dtype, (double)result);
 }
 
 static uint64_t reduce_float(baton__op_kind_t kind, baton_dtype_t dtype,
@@ -114,9 +123,7 @@ static uint64_t reduce_float(baton__op_kind_t kind, baton_dtype_t dtype,
         return arithmetic(kind, dtype, a, b);
     }
     if (isnan(a) || isnan(b)) {
-        return dtype == BATON_F64   ? UINT64_C(0x7ff8000000000000)
-               : dtype == BATON_F32 ? 0x7fc00000
-                                    : reference_half(dtype, (double)NAN);
+        return bits_as(dtype, (double)NAN);
     }
     bool left_is_smaller = a != b ? a < b : signbit(a) != 0;
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
@@ -133,12 +140,11 @@ static uint64_t reduce_bits(baton__op_kind_t kind, uint64_t left,
                             uint64_t right)
 {
     bool both = left != 0 && right != 0, any = left != 0 || right != 0;
-    return kind == BATON__OP_BAND   ? left & right
-           : kind == BATON__OP_BOR  ? left | right
-           : kind == BATON__OP_BXOR ? left ^ right
-           : kind == BATON__OP_LAND ? both
-           : kind == BATON__OP_LOR  ? any
-                                    : any && !both;
+    const uint64_t results[] = {
+        [BATON__OP_BAND] = left & right, [BATON__OP_BOR] = left | right,
+        [BATON__OP_BXOR] = left ^ right, [BATON__OP_LAND] = both,
+        [BATON__OP_LOR] = any,           [BATON__OP_LXOR] = any && !both};
+    return results[kind];
 }
 
 uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
@@ -213,7 +219,10 @@ static int order_of(baton__op_kind_t kind, baton_dtype_t part, uint64_t left,
         }
         equal = a == b;
     }
-    return equal ? 0 : less == (kind == BATON__OP_MINLOC) ? -1 : 1;
+    if (equal) {
+        return 0;
+    }
+    return less == (kind == BATON__OP_MINLOC) ? -1 : 1;
 }
 
 static void combine_pairs(baton__op_kind_t kind, baton_dtype_t dtype,
@@ -260,11 +269,8 @@ void reference_average(baton_dtype_t dtype, void *target, const void *left,
         double a = reference_value(part, reference_load(left, i, part));
         double b = reference_value(part, reference_load(right, i, part));
         float narrow = ((float)a + (float)b) / (float)ranks;
-        reference_store(target, i, part,
-                        part == BATON_F64 ? double_bits((a + b) / ranks)
-                        : part == BATON_F32
-                            ? float_bits(narrow)
-                            : reference_half(part, (double)narrow));
+        double mean = part == BATON_F64 ? (a + b) / ranks : (double)narrow;
+        reference_store(target, i, part, bits_as(part, mean));
     }
 }
 

@@ -39,9 +39,10 @@ static double value_of(select_kind_t kind, size_t i, support_random_t *random)
     case SELECT_SUBNORMAL:
         return sign * u * 0x1p-130;
     case SELECT_NOT_FINITE:
-        return u < 0.01   ? sign * (double)INFINITY
-               : u < 0.02 ? (double)NAN
-                          : normal;
+        if (u < 0.02) {
+            return u < 0.01 ? sign * (double)INFINITY : (double)NAN;
+        }
+        return normal;
     default:
         return normal;
     }
@@ -69,7 +70,8 @@ void select_store(baton_dtype_t dtype, void *values, size_t i, double value)
 static size_t sample_size(size_t count)
 {
     size_t size = count / 256;
-    size = size < 1024 ? 1024 : size > 16384 ? 16384 : size;
+    size = size < 1024 ? 1024 : size;
+    size = size > 16384 ? 16384 : size;
     return size < count ? size : count;
 }
 

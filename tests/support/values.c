@@ -18,9 +18,10 @@ const baton_op_t *support_op(support_op_t op)
         .name = "xor", .reduce = xor_reduce, .commutative = true};
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
     static const baton_op_t *const all[] = {BATON_OP_LIST(OP_ADDRESS)};
-    return op == SUPPORT_XOR   ? &exclusive_or
-           : op == SUPPORT_AVG ? BATON_AVG
-                               : all[op];
+    if (op == SUPPORT_XOR || op == SUPPORT_AVG) {
+        return op == SUPPORT_XOR ? &exclusive_or : BATON_AVG;
+    }
+    return all[op];
 }
 
 support_op_t support_op_for(baton_dtype_t dtype, size_t turn)

@@ -20,11 +20,11 @@ TEST(test_commit_refuses_what_can_never_fire)
             baton_before(s, nops[i % 2], nops[2]);
         }
         baton_set_need(s, nops[2], edges == 0 ? BATON_NEED_ANY : 3);
-        refused(s, BATON_ERR_UNREACHABLE,
-                edges == 0 ? "nop#2 can never fire: it needs 1 of 0 incoming"
-                : edges == 1
-                    ? "nop#2 can never fire: it needs 3 of 1 incoming"
-                    : "nop#2 can never fire: it needs 3 of 2 incoming");
+        char says[64];
+        (void)snprintf(says, sizeof says,
+                       "nop#2 can never fire: it needs %d of %d incoming",
+                       edges == 0 ? 1 : 3, edges < 2 ? edges : 2);
+        refused(s, BATON_ERR_UNREACHABLE, says);
     }
 }
 
@@ -76,10 +76,13 @@ TEST(test_commit_refuses_to_write_inputs)
         baton_view_t part = refusal_part(0, 8);
         baton_view_t in =
             baton_view(baton_buffer_bind_input(s, "1234567", 8), 0, 8);
-        (void)(kind == 0   ? baton_add_recv(s, 1, in)
-               : kind == 1 ? baton_add_copy(s, in, part)
-                           : baton_add_reduce_local(s, BATON_F32, BATON_SUM, in,
-                                                    in, part));
+        if (kind == 0) {
+            (void)baton_add_recv(s, 1, in);
+        } else if (kind == 1) {
+            (void)baton_add_copy(s, in, part);
+        } else {
+            (void)baton_add_reduce_local(s, BATON_F32, BATON_SUM, in, in, part);
+        }
         refuses(s, BATON_ERR_INVALID, "writes buffer 1, which was");
         refused(s, BATON_ERR_INVALID, names[kind]);
     }

@@ -376,8 +376,10 @@ static void run_sizes(void **state)
 {
     static const int sizes[] = {3, 1, 2, 5};
     const run_t *run = *state;
-    bool two = run->setting->staging != NULL || run->setting->mpi != NULL;
-    size_t count = two ? 2 : run->setting->options != NULL ? 3 : 4;
+    size_t count = run->setting->options != NULL ? 3 : 4;
+    if (run->setting->staging != NULL || run->setting->mpi != NULL) {
+        count = 2;
+    }
     for (size_t i = 0; i < count; i++) {
         run_case(run, sizes[i]);
     }

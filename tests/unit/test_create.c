@@ -39,7 +39,7 @@ static void fill(vectors_t *v, int rank, bool in_place)
    its first element. (Rank 2's block is longer than all before it.) */
 static size_t uneven(int rank, size_t count)
 {
-    return rank % 3 == 0 ? count : rank % 3 == 1 ? 0 : count + 2;
+    return (const size_t[]){count, 0, count + 2}[rank % 3];
 }
 
 static size_t begin_of(int rank, size_t count)
@@ -291,9 +291,8 @@ static void sum_type(support_worker_t *w)
     char source[3 * 16] = {0};
     char target[3 * 16];
     for (int type = 1; type < BATON_DTYPE_COUNT; type++) {
-        const baton_op_t *op = type >= BATON_I16_I32 ? BATON_MAXLOC
-                               : type == BATON_BOOL  ? BATON_LOR
-                                                     : BATON_SUM;
+        const baton_op_t *op = type == BATON_BOOL ? BATON_LOR : BATON_SUM;
+        op = type >= BATON_I16_I32 ? BATON_MAXLOC : op;
         memset(target, 1, sizeof target);
         ok(w, baton_allreduce_now(w->group, source, target, 3,
                                   (baton_dtype_t)type, op));
@@ -360,15 +359,18 @@ static baton_status_t call(support_worker_t *w, const char *what)
                                  .count = n,
                                  .dtype = BATON_I64,
                                  .op = BATON_SUM};
-    return what[0] == 'b' ? baton_barrier_now(w->group)
-           : what[0] == 'r'
-               ? baton_broadcast_now(w->group, x, 1, BATON_I64, (int)n)
-           : what[0] == 'a'
-               ? baton_allreduce_now(w->group, x, y, n, BATON_I64, BATON_SUM)
-               : baton_now(w->group,
-                           what[0] == 's' ? baton_scan_create
-                                          : baton_exscan_create,
-                           &on);
+    switch (what[0]) {
+    case 'b':
+        return baton_barrier_now(w->group);
+    case 'r':
+        return baton_broadcast_now(w->group, x, 1, BATON_I64, (int)n);
+    case 'a':
+        return baton_allreduce_now(w->group, x, y, n, BATON_I64, BATON_SUM);
+    default:
+        return baton_now(
+            w->group, what[0] == 's' ? baton_scan_create : baton_exscan_create,
+            &on);
+    }
 }
 
 /* Each row has the calls that all ranks make first, so that they have schedules

@@ -17,10 +17,12 @@ static baton_status_t spring(void *arg, baton_call_t *call)
 {
     trap_t *trap = arg;
     trap->calls++;
-    return baton_call_epoch(call) != trap->epoch ? BATON_OK
-           : trap->many == 0                     ? trap->status
-                             : baton_call_fail(call, trap->status,
-                                               "%d is too many", trap->many);
+    if (baton_call_epoch(call) != trap->epoch) {
+        return BATON_OK;
+    }
+    return trap->many == 0 ? trap->status
+                           : baton_call_fail(call, trap->status,
+                                             "%d is too many", trap->many);
 }
 
 /* ---- call nodes ------------------------------------------------------- */

@@ -204,8 +204,8 @@ typedef struct scenario {
     const char *apps[APPS];
     const char *peer;
     const char *needs[APPS];
-    int timers;      /* the most timers that end when nothing else happens */
-    int preemptions; /* the most preemptions */
+    int timers; /* the most timers that end when nothing else happens */
+    bool few;   /* it is explored with FEW preemptions, though it has one app */
 } scenario_t;
 
 typedef struct fiber {
@@ -277,7 +277,8 @@ static struct {
     bool unfenced;
 } alone;
 
-static int preemptions; /* number of preemptions in this run */
+static int preemptions;      /* number of preemptions in this run */
+static int most_preemptions; /* 0 in tests without fibers */
 static int points;
 static const scenario_t *scenario;
 static uintptr_t stacks[FIBERS][STACK_WORDS];
@@ -451,7 +452,7 @@ static void point(const char *function, const char *what)
 {
     static const char *const names[FIBERS] = {"application", "second", "thread",
                                               "peer"};
-    if (preemptions < scenario->preemptions) {
+    if (preemptions < most_preemptions) {
         reschedule(true);
     }
     expect(++points < POINTS, "a run does not end");
@@ -682,9 +683,11 @@ static bool transport_arm(void *endpoint, baton_arm_t how, uint32_t *us_out)
     expect(driven == &w.engine, "who does not drive arms");
     const uint32_t armed = w.states[0].armed;
     *unfenced() = true;
-    baton__doorbell_arm(&w.bell, how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
-                                 : how == BATON_ARM_SOON  ? BATON__BELL_SOON
-                                                          : BATON__BELL_ALL);
+    static const uint32_t bells[] = {[BATON_ARM_NOTICES] = BATON__BELL_URGENT,
+                                     [BATON_ARM_SOON] = BATON__BELL_SOON,
+                                     [BATON_ARM_ALL] = BATON__BELL_ALL,
+                                     [BATON_ARM_INSIST] = BATON__BELL_ALL};
+    baton__doorbell_arm(&w.bell, bells[how]);
     expect(!*unfenced() || (w.states[0].armed | BELL) == (armed | BELL),
            "no fence is between what is armed and the look at the ring");
     *unfenced() = false;
@@ -1023,14 +1026,14 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     }
     for (int i = 0; i < FIBERS; i++) {
         w.fibers[i].due_ns = UINT64_MAX;
-        w.fibers[i].there = i == PEER     ? scenario->peer != NULL
-                            : i == THREAD ? scenario->how != MANUAL
-                                          : scenario->apps[i] != NULL;
+        w.fibers[i].there = i < APPS && scenario->apps[i] != NULL;
         contexts[i] = fresh;
         contexts[i].uc_stack.ss_sp = stacks[i];
         contexts[i].uc_stack.ss_size = sizeof stacks[i];
         makecontext(&contexts[i], (void (*)(void))live, 1, i);
     }
+    w.fibers[THREAD].there = scenario->how != MANUAL;
+    w.fibers[PEER].there = scenario->peer != NULL;
 }
 
 /* Called if all fibers sleep. Lets the timer or the sleep that is due first
@@ -1099,11 +1102,15 @@ static bool go_elsewhere(void)
     return chosen > 0;
 }
 
+/* Scenarios with fewer fibers are explored with MANY preemptions. */
+enum { FEW = SUPPORT_SANITIZED ? 1 : 2, MANY = FEW + 1 };
+
 static void explore(const scenario_t *of)
 {
     long runs = 0;
     scenario = of;
     chosen = 0;
+    most_preemptions = of->few || of->apps[1] != NULL ? FEW : MANY;
     do {
         run();
         runs++;
@@ -1115,61 +1122,59 @@ static void explore(const scenario_t *of)
             fail_msg("%s: %s", of->name, broken);
         }
     } while (go_elsewhere());
+    most_preemptions = 0;
     print_message("%-36s %7ld runs\n", of->name, runs);
 }
 
-/* Scenarios with fewer fibers are explored with MANY preemptions. */
-enum { FEW = SUPPORT_SANITIZED ? 1 : 2, MANY = FEW + 1 };
-
 static const scenario_t scenarios[] = {
-    {"start and wait", SETTLED, {"sw"}, "0", {"m"}, 0, MANY},
-    {"start and wait, the thread woken", SETTLED, {"sw"}, "!0", {"m"}, 0, MANY},
-    {"start and wait, the thread new", FRESH, {"sw"}, "0", {"m"}, 0, FEW},
-    {"start and wait twice", SETTLED, {"swsw"}, "00", {"m"}, 0, MANY},
-    {"never sleep", PATIENT, {"swswsw"}, "?0?0?0", {"m"}, 0, MANY},
-    {"stay away", SETTLED, {"SwS"}, "00", {"m"}, 0, MANY},
-    {"stay away unforeseen", SETTLED, {"st"}, "0", {"m"}, 2, MANY},
-    {"stay away from a call", SETTLED, {"S"}, "0", {"mc"}, 0, MANY},
-    {"stay away from a polled node", SETTLED, {"S"}, "0", {"mp"}, 3, MANY},
-    {"a deadline and a call", SETTLED, {"sW"}, "0", {"mc"}, 0, MANY},
-    {"close", SETTLED, {"swx"}, "0", {"m"}, 0, MANY},
-    {"a start yields", SHARED, {"S"}, "0", {"m"}, 0, MANY},
-    {"a start yields, and waits", SHARED, {"SwSw"}, "00", {"m"}, 0, FEW},
-    {"a start yields, woken", SHARED, {"SS"}, "!00", {"m"}, 0, FEW},
-    {"a start yields before a call", SHARED, {"S"}, "0", {"mc"}, 0, MANY},
-    {"starts yield", SHARED, {"S", "S"}, "10", {"m", "m"}, 0, FEW},
+    {"start and wait", SETTLED, {"sw"}, "0", .needs = {"m"}},
+    {"start and wait, the thread woken", SETTLED, {"sw"}, "!0", .needs = {"m"}},
+    {"start and wait, the thread new", FRESH, {"sw"}, "0", {"m"}, .few = true},
+    {"start and wait twice", SETTLED, {"swsw"}, "00", .needs = {"m"}},
+    {"never sleep", PATIENT, {"swswsw"}, "?0?0?0", .needs = {"m"}},
+    {"stay away", SETTLED, {"SwS"}, "00", .needs = {"m"}},
+    {"stay away unforeseen", SETTLED, {"st"}, "0", {"m"}, .timers = 2},
+    {"stay away from a call", SETTLED, {"S"}, "0", .needs = {"mc"}},
+    {"stay away from a polled node", SETTLED, {"S"}, "0", {"mp"}, .timers = 3},
+    {"a deadline and a call", SETTLED, {"sW"}, "0", .needs = {"mc"}},
+    {"close", SETTLED, {"swx"}, "0", .needs = {"m"}},
+    {"a start yields", SHARED, {"S"}, "0", .needs = {"m"}},
+    {"a start yields, and waits", SHARED, {"SwSw"}, "00", {"m"}, .few = true},
+    {"a start yields, woken", SHARED, {"SS"}, "!00", {"m"}, .few = true},
+    {"a start yields before a call", SHARED, {"S"}, "0", .needs = {"mc"}},
+    {"starts yield", SHARED, {"S", "S"}, "10", .needs = {"m", "m"}},
     {"a start yields, one waits",
      SHARED,
      {"S", "sw"},
      "01",
-     {"m", "m"},
-     0,
-     FEW},
-    {"a start yields, one enters", SHARED, {"S", "e"}, "0", {"m"}, 0, FEW},
-    {"a second starts", SETTLED, {"sw", "S"}, "10", {"m", "m"}, 0, FEW},
-    {"a second starts alone", SETTLED, {"sw", "S"}, "0", {"m"}, 0, FEW},
-    {"a second polls", SETTLED, {"sw", "S"}, "0", {"m", "cp"}, 3, FEW},
-    {"a second enters", SETTLED, {"sw", "e"}, "0", {"m"}, 0, FEW},
-    {"a second enters for long", SETTLED, {"sw", "l"}, "0", {"m"}, 0, FEW},
-    {"two wait", SETTLED, {"sw", "sw"}, "01", {"m", "m"}, 0, FEW},
-    {"two wait for one", SETTLED, {"sw", "o"}, "0", {"m"}, 0, FEW},
-    {"an interrupt", SETTLED, {"siw"}, "i0", {"m"}, 0, MANY},
-    {"an interrupt of two", SETTLED, {"siw", "siw"}, "i01", {"m", "m"}, 0, FEW},
-    {"an interrupt, one enters", SETTLED, {"siw", "l"}, "i0", {"m"}, 0, FEW},
-    {"manual: an interrupt", MANUAL, {"siw"}, "i0", {"m"}, 0, MANY},
+     .needs = {"m", "m"}},
+    {"a start yields, one enters", SHARED, {"S", "e"}, "0", .needs = {"m"}},
+    {"a second starts", SETTLED, {"sw", "S"}, "10", .needs = {"m", "m"}},
+    {"a second starts alone", SETTLED, {"sw", "S"}, "0", .needs = {"m"}},
+    {"a second polls", SETTLED, {"sw", "S"}, "0", {"m", "cp"}, .timers = 3},
+    {"a second enters", SETTLED, {"sw", "e"}, "0", .needs = {"m"}},
+    {"a second enters for long", SETTLED, {"sw", "l"}, "0", .needs = {"m"}},
+    {"two wait", SETTLED, {"sw", "sw"}, "01", .needs = {"m", "m"}},
+    {"two wait for one", SETTLED, {"sw", "o"}, "0", .needs = {"m"}},
+    {"an interrupt", SETTLED, {"siw"}, "i0", .needs = {"m"}},
+    {"an interrupt of two",
+     SETTLED,
+     {"siw", "siw"},
+     "i01",
+     .needs = {"m", "m"}},
+    {"an interrupt, one enters", SETTLED, {"siw", "l"}, "i0", .needs = {"m"}},
+    {"manual: an interrupt", MANUAL, {"siw"}, "i0", .needs = {"m"}},
     {"manual: an interrupt of two",
      MANUAL,
      {"siw", "siw"},
      "i01",
-     {"m", "m"},
-     0,
-     FEW},
-    {"manual: wait twice", MANUAL, {"swsw"}, "00", {"m"}, 0, MANY},
-    {"manual: a second starts", MANUAL, {"sw", "S"}, "10", {"m", "m"}, 0, FEW},
-    {"manual: a second enters", MANUAL, {"sw", "e"}, "0", {"m"}, 0, FEW},
-    {"manual: for long", MANUAL, {"sw", "l"}, "0", {"m"}, 0, FEW},
-    {"manual: two wait", MANUAL, {"sw", "sw"}, "01", {"m", "m"}, 0, FEW},
-    {"manual: two wait for one", MANUAL, {"o", "sw"}, "1", {"m", "m"}, 0, FEW},
+     .needs = {"m", "m"}},
+    {"manual: wait twice", MANUAL, {"swsw"}, "00", .needs = {"m"}},
+    {"manual: a second starts", MANUAL, {"sw", "S"}, "10", .needs = {"m", "m"}},
+    {"manual: a second enters", MANUAL, {"sw", "e"}, "0", .needs = {"m"}},
+    {"manual: for long", MANUAL, {"sw", "l"}, "0", .needs = {"m"}},
+    {"manual: two wait", MANUAL, {"sw", "sw"}, "01", .needs = {"m", "m"}},
+    {"manual: two wait for one", MANUAL, {"o", "sw"}, "1", .needs = {"m", "m"}},
 };
 
 TEST(test_interleavings)
@@ -1184,7 +1189,8 @@ TEST(test_interleavings)
    such notices. */
 TEST(test_ring_at_once_has_a_fence)
 {
-    static const scenario_t nothing = {"", SETTLED, {""}, NULL, {"m"}, 0, 0};
+    static const scenario_t nothing = {
+        .how = SETTLED, .apps = {""}, .needs = {"m"}};
     scenario = &nothing;
     set_up();
     w.states[0].armed = BATON__BELL_OFF;
@@ -1211,7 +1217,8 @@ static int looks_of_start(int reply_at)
    due. */
 TEST(test_start_polls_for_a_wake_up)
 {
-    static const scenario_t start = {"", SETTLED, {"S"}, NULL, {"m"}, 0, 0};
+    static const scenario_t start = {
+        .how = SETTLED, .apps = {"S"}, .needs = {"m"}};
     int polled = 0;
     scenario = &start;
     set_up();
@@ -1240,7 +1247,8 @@ TEST(test_start_polls_for_a_wake_up)
    whose peers are on other hosts. */
 TEST(test_start_yields_where_ranks_share_processors)
 {
-    static const scenario_t start = {"", SHARED, {"S"}, NULL, {"m"}, 0, 0};
+    static const scenario_t start = {
+        .how = SHARED, .apps = {"S"}, .needs = {"m"}};
     const baton_transport_t far = {.poll = transport_poll,
                                    .arm = transport_arm,
                                    .disarm = transport_disarm,

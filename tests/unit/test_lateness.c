@@ -1,6 +1,7 @@
 /* Which rank is late. A rank that must be late waits until the others have
    come, and then eight times as long as that took. So it is clearly late, even
    on a loaded machine. */
+#include "base/clock.h"
 #include "progress/state/board.h"
 #include "support/cluster.h"
 
@@ -10,7 +11,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -23,13 +23,6 @@
 #include <unistd.h>
 
 enum { MOST_RANKS = 5, EPOCHS = 16, DELAY_NS = 20000000 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 /* ---- ranks that are late ------------------------------------------------- */
 
@@ -50,7 +43,7 @@ static bool come_late(support_worker_t *worker,
                       const baton_schedule_t *schedule, unsigned late,
                       uint64_t epoch)
 {
-    uint64_t began_ns = now_ns();
+    uint64_t began_ns = baton__clock_ns();
     for (int rank = 0; rank < worker->cluster->size; rank++) {
         baton_lateness_t of = {0};
         while ((late >> rank & 1) == 0 && of.started < epoch) {
@@ -63,7 +56,7 @@ static bool come_late(support_worker_t *worker,
             sched_yield();
         }
     }
-    uint64_t delay_ns = 8 * (now_ns() - began_ns);
+    uint64_t delay_ns = 8 * (baton__clock_ns() - began_ns);
     delay_ns = delay_ns > DELAY_NS ? delay_ns : DELAY_NS;
     (void)nanosleep(&(struct timespec){(time_t)(delay_ns / 1000000000),
                                        (long)(delay_ns % 1000000000)},
@@ -244,130 +237,6 @@ TEST_WITH(test_lateness_names_none_of_two, 2, SUPPORT_OWN_ENGINES)
 TEST_WITH(test_lateness_names_none_of_four, 4, SUPPORT_OWN_ENGINES)
 {
     check_none_is_late(cluster);
-}
-
-/* ---- random worlds ------------------------------------------------------- */
-
-typedef enum kind { NOBODY, ONE, TWO, IN_TURN, AT_RANDOM, KINDS } kind_t;
-
-enum { WORLD_EPOCHS = 40, WORK_NS = 10000000 };
-
-/* A world whose ranks work for WORK_NS before each epoch. Some of them work
-   longer. */
-typedef struct random_world {
-    kind_t kind;
-    uint64_t seed, delay_ns;
-    /* By rank and epoch: the time before the start. */
-    uint64_t came_ns[MOST_RANKS][WORLD_EPOCHS + 1];
-    baton_lateness_t of[MOST_RANKS];
-} random_world_t;
-
-static uint64_t scattered(uint64_t seed)
-{
-    return (seed * UINT64_C(0x9e3779b97f4a7c15)) >> 16;
-}
-
-static unsigned late_ranks(const random_world_t *world, int size, int epoch)
-{
-    const unsigned ranks = (unsigned)size;
-    const uint64_t random = scattered(world->seed + (uint64_t)epoch);
-    return world->kind == ONE   ? 1U << world->seed % ranks
-           : world->kind == TWO ? 1U << world->seed % ranks |
-                                      1U << (world->seed % ranks + 2) % ranks
-           : world->kind == IN_TURN   ? 1U << epoch % size
-           : world->kind == AT_RANDOM ? 1U << random % ranks
-                                      : 0;
-}
-
-static void run_random_world(support_worker_t *worker)
-{
-    random_world_t *world = worker->arg;
-    baton_schedule_t *s = NULL;
-    uint64_t sum = 1;
-    const baton_operands_t of = {
-        .target = &sum, .count = 1, .dtype = BATON_U64, .op = BATON_MAX};
-    bool ok = support_worker_ok(worker,
-                                baton_allreduce_create(worker->group, &of, &s));
-    for (int epoch = 1; ok && epoch <= WORLD_EPOCHS; epoch++) {
-        const unsigned late = late_ranks(world, worker->cluster->size, epoch);
-        (void)nanosleep(
-            &(struct timespec){0, WORK_NS + (long)((late >> worker->rank & 1) *
-                                                   world->delay_ns)},
-            NULL);
-        world->came_ns[worker->rank][epoch] = now_ns();
-        ok = support_worker_run(worker, s);
-    }
-    if (ok) {
-        (void)support_worker_ok(
-            worker,
-            baton_schedule_lateness(s, worker->rank, &world->of[worker->rank]));
-        (void)support_worker_ok(worker, baton_schedule_destroy(s));
-    }
-}
-
-/* Returns the difference between the measured and the true waiting time, as a
-   share of the true one. */
-static double skew_error(const random_world_t *world, int size)
-{
-    double waited_ns = 0;
-    double true_ns = 0;
-    for (int rank = 0; rank < size; rank++) {
-        const baton_lateness_t *of = &world->of[rank];
-        waited_ns += (double)of->waited_ns / (double)of->timed;
-    }
-    for (int epoch = 1; epoch <= WORLD_EPOCHS; epoch++) {
-        uint64_t last_ns = 0;
-        for (int rank = 0; rank < size; rank++) {
-            const uint64_t came_ns = world->came_ns[rank][epoch];
-            last_ns = came_ns > last_ns ? came_ns : last_ns;
-            true_ns -= (double)came_ns / WORLD_EPOCHS;
-        }
-        true_ns += (double)last_ns / WORLD_EPOCHS * size;
-    }
-    return fabs(waited_ns / true_ns - 1);
-}
-
-/* BATON_X_WORLDS is the number of worlds, of about a second each. Prints the
-   worlds in which the verdict was wrong, and those in which the measured
-   waiting time differs from the true one by more than a tenth. */
-TEST(test_lateness_in_random_worlds)
-{
-    const char *given = getenv("BATON_X_WORLDS");
-    const int worlds = given != NULL ? atoi(given) : 0;
-    int wrong = 0;
-    if (worlds == 0) {
-        skip();
-    }
-    for (int i = 0; i < worlds; i++) {
-        int late[MOST_RANKS];
-        const uint64_t seed = scattered(4711 + (uint64_t)i);
-        random_world_t world = {.kind = (kind_t)(i % KINDS),
-                                .seed = seed,
-                                .delay_ns = 4000000 + seed % 12000000};
-        const kind_t kind = world.kind;
-        /* The middle rank comes early, so there must be one more. */
-        const int least = kind == TWO ? 4 : 3;
-        const int size =
-            least + (int)((seed >> 40) % (unsigned)(MOST_RANKS + 1 - least));
-        support_cluster_t *cluster =
-            support_cluster_open(size, SUPPORT_OWN_ENGINES);
-        support_cluster_run(cluster, run_random_world, &world);
-        support_cluster_close(cluster);
-        unsigned named = 0;
-        int found = baton_lateness_find(world.of, size, late);
-        while (found > 0) {
-            named |= 1U << late[--found];
-        }
-        const unsigned right =
-            kind == ONE || kind == TWO ? late_ranks(&world, size, 1) : 0;
-        const double error = skew_error(&world, size);
-        wrong += named != right;
-        if (named != right || error > 0.1) {
-            print_message("world %d: %#x are late, %#x named; %.2f off\n", i,
-                          right, named, error);
-        }
-    }
-    assert_int_equal(wrong, 0);
 }
 
 /* ---- other epochs -------------------------------------------------------- */
@@ -716,8 +585,11 @@ static unsigned read_rows(void)
     support_ok(baton_board_open((int)getpid(), 0, &board));
     for (size_t at = 0; baton_board_next(board, &at, &got);) {
         const int row = got.rank;
-        baton_board_entry_t is = {row, 9,   row + 100, 7, 40 + (uint64_t)row,
-                                  "",  {0}, {0}};
+        baton_board_entry_t is = {.rank = row,
+                                  .size = 9,
+                                  .process = row + 100,
+                                  .container = 7,
+                                  .key = 40 + (uint64_t)row};
         memset(is.name, 'a' + row, sizeof is.name - 1);
         is.lateness.started = is.came[row] = 5;
         assert_memory_equal(&got, &is, sizeof got);

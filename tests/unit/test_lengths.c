@@ -99,9 +99,8 @@ TEST_EACH(test_length_is_each_epochs_own, 2)
     open_echo(&echo, cluster);
     for (uint64_t epoch = 1; epoch <= 200; epoch++) {
         uint64_t sample = support_random_below(&random, 4);
-        size_t count = sample == 0   ? 0
-                       : sample == 1 ? COUNT
-                                     : support_random_below(&random, COUNT);
+        size_t count =
+            sample < 2 ? sample * COUNT : support_random_below(&random, COUNT);
         for (size_t k = 0; k < COUNT; k++) {
             echo.sent[k] = epoch * COUNT + k;
             echo.kept[k] = echo.back[k] = 7;

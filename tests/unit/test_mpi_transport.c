@@ -223,18 +223,24 @@ static void drop(int rank, int number)
     baton__mpi_drop(rank_of(rank), seen[rank].arrived[number]);
 }
 
-static baton__packet_kind_t kind_of(const baton_message_t *message)
+/* Drops the first `count` messages. */
+static void drop_all(int rank, int count)
 {
-    const baton__record_t *record =
-        (const baton__record_t *)((const char *)message -
-                                  offsetof(baton__record_t, message));
-    return (baton__packet_kind_t)record->kind;
+    for (int i = 0; i < count; i++) {
+        drop(rank, i);
+    }
+}
+
+static baton__record_t *record_at(int rank, int number)
+{
+    assert_true(number < seen[rank].arrivals);
+    return (baton__record_t *)((char *)seen[rank].arrived[number] -
+                               offsetof(baton__record_t, message));
 }
 
 static baton__packet_kind_t kind_at(int rank, int number)
 {
-    assert_true(number < seen[rank].arrivals);
-    return kind_of(seen[rank].arrived[number]);
+    return (baton__packet_kind_t)record_at(rank, number)->kind;
 }
 
 static bool came_whole(size_t bytes)
@@ -360,10 +366,7 @@ TEST(test_mpi_segments_are_read_in_place)
     (void)baton__mpi_send(mpi, (baton_token_t){.node = 1}, 1, &header, block,
                           LONGEST);
     settle(1);
-    baton__record_t *record =
-        (baton__record_t *)((char *)seen[1].arrived[3] -
-                            offsetof(baton__record_t, message));
-    record->place += 1000;
+    record_at(1, 3)->place += 1000;
     rank_of(1)->reads = false;
     memset(in, 0, sizeof in);
     assert_int_equal(take(1, 3), BATON_OK);
@@ -636,9 +639,7 @@ static void begin_parts(size_t bytes, bool puts)
     if (!puts) {
         settle(1);
         memset(in, 0, sizeof in);
-        assert_int_equal(
-            baton__mpi_accept(rank_of(1), seen[1].arrived[0], put_token(7), in),
-            BATON_OK);
+        assert_int_equal(take_posted(7, 0), BATON_OK);
     }
     (void)poll_some(puts ? 0 : 1, 64);
     fake_mpi_refusal = EPERM;
@@ -709,9 +710,7 @@ TEST(test_mpi_parts_end_with_their_peers)
 TEST(test_mpi_receives_what_it_may_not_read)
 {
     open_local(2, 0);
-    for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(post(0, 1, i, 100000), BATON_OK);
-    }
+    post_all(0, 1, 0, 3, 100000, BATON_OK);
     settle(1);
     for (int i = 0; i < 2; i++) {
         baton_message_t *message = seen[1].arrived[i];
@@ -830,9 +829,7 @@ static void expect_window(int window)
     settle_all(2);
     assert_int_equal(seen[0].ends, 1);
     assert_int_equal(seen[0].ended[0].token.node, 50);
-    for (int i = 0; i < window; i++) { /* the whole window is free again */
-        assert_int_equal(post(0, 1, (uint32_t)i, 16), BATON_DONE);
-    }
+    post_all(0, 1, 0, window, 16, BATON_DONE); /* the whole window is free */
     assert_int_equal(post(0, 1, 51, 16), BATON_OK);
 }
 
@@ -886,9 +883,7 @@ TEST(test_mpi_far_credits_wrap)
         assert_int_equal(notify(0, 1), BATON_DONE);
         settle(1);
         assert_int_equal(seen[1].arrivals, 3);
-        drop(1, 0);
-        drop(1, 1);
-        drop(1, 2);
+        drop_all(1, 3);
         (void)poll_some(1, 64);
         (void)poll_some(0, 64);
     }
@@ -911,9 +906,7 @@ static void expect_kept(size_t bytes, int most)
         drop(1, i);
     }
     settle_all(2); /* half of the buffers are reported as free at once */
-    for (int i = 0; i < most / 2; i++) {
-        assert_int_equal(post(0, 1, 101, bytes), BATON_DONE);
-    }
+    post_all(0, 1, 101, most / 2, bytes, BATON_DONE);
     assert_int_equal(post(0, 1, 200, bytes), BATON_OK);
     settle(1);
     for (int i = 0; i < most; i += 2) {
@@ -940,9 +933,8 @@ TEST(test_mpi_far_bodies_are_kept)
     expect_kept(300, BATON__MPI_BODIES);
     expect_kept(BATON__BODY_LONGEST, BATON__MPI_BODIES / BATON__BODY_BUFFERS);
     assert_int_equal(post(0, 1, 1, 300), BATON_DONE);
-    for (int i = 0; i < BATON__MPI_BODIES / BATON__BODY_BUFFERS - 1; i++) {
-        assert_int_equal(post(0, 1, 2, BATON__BODY_LONGEST), BATON_DONE);
-    }
+    post_all(0, 1, 2, BATON__MPI_BODIES / BATON__BODY_BUFFERS - 1,
+             BATON__BODY_LONGEST, BATON_DONE);
     assert_int_equal(post(0, 1, 3, BATON__BODY_LONGEST), BATON_OK);
 }
 
@@ -982,9 +974,7 @@ TEST(test_mpi_far_credits_are_told_to_all)
             post_all(peer, 1, 0, counts[peer], 8, BATON_DONE);
             settle(1);
         }
-        for (int i = 0; i < counts[0] + counts[2]; i++) {
-            drop(1, i);
-        }
+        drop_all(1, counts[0] + counts[2]);
         settle(1);
         settle(0);
         settle(2);
@@ -1006,9 +996,7 @@ TEST(test_mpi_far_credits_overtake_who_takes_nothing)
     fake_mpi_stop(true);
     while (post(1, 0, 1, 8) == BATON_DONE) {
     }
-    for (int i = 0; i < WINDOW; i++) {
-        drop(1, i);
-    }
+    drop_all(1, WINDOW);
     settle(1);
     assert_true(rank_of(1)->net.credits_due);
     assert_int_equal(peer_of(1, 0)->messages.reported, WINDOW);
@@ -1064,9 +1052,7 @@ TEST(test_mpi_far_packets_wait_for_room)
     assert_int_equal(rank_of(0)->net.packets_unsent, 0);
     fake_mpi_stop(true);
     post_all(1, 0, 0, BATON__MPI_PACKETS, 8, BATON_DONE);
-    for (int i = 0; i < COUNT; i++) {
-        drop(1, i);
-    }
+    drop_all(1, COUNT);
     settle(1); /* there is no room for a packet with the credits */
     assert_true(rank_of(1)->net.credits_due);
     (void)poll(NULL, 0, 5);
@@ -1150,9 +1136,7 @@ static void expect_numbers(const uint32_t *numbers, int count)
     assert_int_equal(seen[0].ends, count);
     assert_null(peer_of(0, 1)->outbox.head);
     assert_null(rank_of(0)->listed);
-    for (int i = 0; i < seen[1].arrivals; i++) {
-        drop(1, i);
-    }
+    drop_all(1, seen[1].arrivals);
     settle_all(2);
     expect_all_free(0);
     expect_all_free(1);
@@ -1168,16 +1152,14 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
     assert_true(withdraw(0, 105)); /* and the one before it */
     assert_false(withdraw(0, 105));
     assert_false(withdraw(0, 0)); /* this one has been sent */
-    assert_int_equal(post(0, 1, 200, 8), BATON_OK);
-    assert_int_equal(post(0, 1, 201, 8), BATON_OK);
+    post_all(0, 1, 200, 2, 8, BATON_OK);
     expect_numbers((const uint32_t[]){101, 102, 104, 200, 201}, 5);
     fill_outbox();
     for (uint32_t i = 0; i < 7; i++) {
         assert_true(withdraw(0, 100 + i));
     }
     assert_null(peer_of(0, 1)->outbox.head);
-    assert_int_equal(post(0, 1, 300, 8), BATON_OK);
-    assert_int_equal(post(0, 1, 301, 8), BATON_OK);
+    post_all(0, 1, 300, 2, 8, BATON_OK);
     expect_numbers((const uint32_t[]){300, 301}, 2);
 }
 
@@ -1243,14 +1225,12 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
 {
     enum { BYTES = PULLED_BYTES };
     open_net(2, 0);
-    assert_int_equal(post(0, 1, 1, BYTES), BATON_OK);
-    assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
+    post_all(0, 1, 1, 2, BYTES, BATON_OK);
     settle(1);
     assert_true(withdraw(0, 1));
     /* This send takes the record of the withdrawn one. */
     assert_int_equal(post(0, 1, 3, BYTES), BATON_OK);
-    assert_int_equal(take(1, 0), BATON_OK);
-    assert_int_equal(take(1, 1), BATON_OK);
+    take_all(1, 0, 2, BATON_OK);
     fake_mpi_eager_bytes = 0;
     (void)poll_some(0, 64);       /* this takes both answers */
     assert_false(withdraw(0, 2)); /* the data are already being sent */
@@ -1506,8 +1486,7 @@ TEST(test_mpi_far_sends_one_packet_to_who_may_have_ended)
     baton__link_t *link = link_of(0, 1);
     const uint32_t before = peer_of(0, 1)->packets_sent;
     doubt(0, 1);
-    assert_int_equal(post(0, 1, 1, 8), BATON_OK);
-    assert_int_equal(post(0, 1, 2, 8), BATON_OK);
+    post_all(0, 1, 1, 2, 8, BATON_OK);
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
     link->state = BATON__LINK_OPEN;
@@ -1529,10 +1508,8 @@ TEST(test_mpi_far_doubts_until_the_peer_replies)
     open_quiet();
     doubt(0, 1);
     assert_int_equal(post(0, 1, MANY + 1, 8), BATON_OK);
-    for (int i = 0; i < 10; i++) {
-        settle(0);
-        settle(1);
-    }
+    settle_all(2);
+    settle_all(2);
     assert_int_equal(seen[1].arrivals, 1);
     doubt(1, 0);
     peer_of(0, 2)->lost_ns = peer_of(1, 2)->lost_ns = baton__clock_ns();
@@ -1540,10 +1517,8 @@ TEST(test_mpi_far_doubts_until_the_peer_replies)
         assert_int_equal(post(0, 1, i + 1, 8), BATON_OK);
         assert_int_equal(post(1, 0, i + 1, 8), BATON_OK);
     }
-    for (int i = 0; i < 10; i++) {
-        settle(0);
-        settle(1);
-    }
+    settle_all(2);
+    settle_all(2);
     assert_int_equal(seen[0].arrivals, MANY);
     assert_int_equal(seen[1].arrivals, MANY + 1);
     /* A reply for which there was no free slot is sent later. */
@@ -1775,7 +1750,7 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
             assert_int_equal(
                 baton__mpi_read(rank_of(1), message, 0, AT_ONCE, in),
                 BATON_ERR_TRANSPORT);
-            baton__mpi_drop(rank_of(1), message);
+            drop(1, 0);
         }
         if (how > 0) {
             support_says(" is gone: its process has ended");

@@ -509,9 +509,8 @@ static void conserve_type(int size, baton_dtype_t dtype)
     enum { STEPS = 2 };
     support_cluster_t *ranks = support_cluster_of(size);
     const bool pairs = dtype >= BATON_I16_I32;
-    const baton_op_t *op = pairs                 ? BATON_MINLOC
-                           : dtype == BATON_BOOL ? BATON_LOR
-                                                 : BATON_SUM;
+    const baton_op_t *of_numbers = dtype == BATON_BOOL ? BATON_LOR : BATON_SUM;
+    const baton_op_t *op = pairs ? BATON_MINLOC : of_numbers;
     const baton_op_t *one = pairs ? BATON_MAXLOC : BATON_PROD;
     const size_t bytes = baton_dtype_size(dtype);
     const size_t some = BATON_PARTIAL_TREE_BYTES / bytes + (size_t)size;

@@ -84,9 +84,10 @@ static void choose_active(bool *active, int size, int i,
                           support_random_t *random)
 {
     for (int r = 0; r < size; r++) {
-        active[r] = i < size       ? r == i
-                    : i < size + 2 ? i == size
-                                   : support_random_below(random, 3) == 0;
+        active[r] = i < size ? r == i : i == size;
+        if (i >= size + 2) {
+            active[r] = support_random_below(random, 3) == 0;
+        }
     }
 }
 

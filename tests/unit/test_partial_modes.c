@@ -90,10 +90,10 @@ static void step(order_t order)
         place[order == SHUFFLED ? other : r] = r;
     }
     for (int r = 0; r < world.size; r++) {
-        double late_us = order == TOGETHER ? 0
-                         : order == RANDOM
-                             ? (double)support_random_below(&world.random, 40)
-                             : (double)place[r] * world.apart_us;
+        double late_us = order == TOGETHER ? 0 : place[r] * world.apart_us;
+        if (order == RANDOM) {
+            late_us = (double)support_random_below(&world.random, 40);
+        }
         support_ok(
             baton_sim_at(world.sim, now_us + late_us, arrive, &world.ranks[r]));
     }

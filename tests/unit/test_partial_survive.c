@@ -479,6 +479,23 @@ static void check_lives(void)
     }
 }
 
+static int count_dead(void)
+{
+    int count = 0;
+    for (int r = 0; r < size; r++) {
+        count += ranks[r].dead;
+    }
+    return count;
+}
+
+/* Lets some ranks die after a number of messages. */
+static void choose_victims(void)
+{
+    for (int victims = below(size); victims > 0; victims--) {
+        ranks[below(size)].messages = below(60 * size);
+    }
+}
+
 static void choose_options(void)
 {
     bool is_long = below(4) == 0;
@@ -523,17 +540,12 @@ TEST(test_partial_goes_on_whoever_dies_when)
         size = 2 + below(MOST - 1);
         choose_options();
         open_ranks(size, BATON_PROGRESS_MANUAL);
-        int victims = below(size);
-        for (int i = 0; i < victims; i++) {
-            ranks[below(size)].messages = below(60 * size);
-        }
+        choose_victims();
         take_turns(go_on_unless_idle, all_are_done);
         check_same();
         check_conserved();
         check_lives();
-        for (int r = 0; r < size; r++) {
-            died += ranks[r].dead;
-        }
+        died += count_dead();
         close_ranks();
     }
     print_message("%d ranks died\n", died);
@@ -621,7 +633,7 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
 {
     baton_partial_result_t result;
     support_set_variable("BATON_DESTROY_MS", "600000");
-    options.mode = BATON_FULL;
+    set_options(BATON_FULL, 4, BATON_ON_LOSS_CONTINUE);
     open_ranks(3, BATON_PROGRESS_THREAD);
     support_ok(baton_partial_start(ranks[0].partial));
     support_thread_t *others[2];
@@ -637,7 +649,6 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
     }
     close_groups();
     support_set_variable("BATON_DESTROY_MS", NULL);
-    options.mode = BATON_SOLO;
 }
 
 static void leave_partial(void *arg)
@@ -695,19 +706,25 @@ TEST(test_partial_is_destroyed_whoever_dies_when)
     support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
+/* The ranks start a step of long vectors, and take turns. */
+static void get_in_motion(int count, const uint64_t *data, int turns)
+{
+    open_ranks(count, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < count; r++) {
+        support_ok(baton_partial_contribute(ranks[r].partial, data));
+        support_ok(baton_partial_start(ranks[r].partial));
+    }
+    for (int i = 0; i < turns; i++) {
+        (void)baton_engine_step(ranks[i % count].engine);
+    }
+}
+
 /* Rank 0 destroys its partial during a step whose long messages rank 1 takes
    part by part. Returns whether a message was in transfer. If so, the memory
    that it uses must still exist when rank 1 goes on. */
 static bool destroy_in_motion(const uint64_t *data, int turns)
 {
-    open_ranks(2, BATON_PROGRESS_MANUAL);
-    for (int r = 0; r < 2; r++) {
-        support_ok(baton_partial_contribute(ranks[r].partial, data));
-        support_ok(baton_partial_start(ranks[r].partial));
-    }
-    for (int i = 0; i < turns; i++) {
-        (void)baton_engine_step(ranks[i % 2].engine);
-    }
+    get_in_motion(2, data, turns);
     baton_status_t status = baton_partial_destroy(ranks[0].partial);
     bool in_motion = status == BATON_ERR_TIMEOUT;
     support_expect(status, in_motion ? status : BATON_OK);
@@ -740,8 +757,6 @@ static void find_motion(baton_on_loss_t on_loss,
     }
     assert_true(any);
     free(data);
-    options.count = 4;
-    options.mode = BATON_SOLO;
 }
 
 TEST(test_partial_keeps_memory_that_a_peer_uses)
@@ -775,14 +790,7 @@ static void refuse_a_wait_inside(const rank_t *rank)
 static bool wait_for_motion(const uint64_t *data, int turns)
 {
     baton_partial_result_t result;
-    open_ranks(3, BATON_PROGRESS_MANUAL);
-    for (int r = 0; r < 3; r++) {
-        support_ok(baton_partial_contribute(ranks[r].partial, data));
-        support_ok(baton_partial_start(ranks[r].partial));
-    }
-    for (int i = 0; i < turns; i++) {
-        (void)baton_engine_step(ranks[i % 3].engine);
-    }
+    get_in_motion(3, data, turns);
     ranks[2].dead = true;
     learn(&ranks[0], 2);
     baton_status_t status = baton_partial_wait(ranks[0].partial, 5, &result);
@@ -809,6 +817,7 @@ TEST(test_partial_interrupts_a_wait_for_motion)
    others go on without it. */
 TEST(test_partial_tells_a_rank_that_is_left_out)
 {
+    set_options(BATON_SOLO, 4, BATON_ON_LOSS_CONTINUE);
     open_ranks(3, BATON_PROGRESS_THREAD);
     learn_outside(&ranks[1], 0);
     do_steps(&ranks[1], 3, 2);
@@ -827,21 +836,20 @@ TEST(test_partial_says_what_does_not_go_on)
 {
     int arg = 0;
     baton_partial_t *none = NULL;
+    set_options(BATON_SOLO, 4, BATON_ON_LOSS_CONTINUE);
     open_ranks(2, BATON_PROGRESS_THREAD);
-    baton_partial_options_t wrong = options;
-    wrong.inner_arg = &arg;
-    support_fails(baton_partial_create(ranks[0].group, &wrong, &none),
-                  BATON_ERR_UNSUPPORTED,
-                  "which is not supported with inner_arg");
-    wrong = options;
-    wrong.memory = BATON_MEMORY_DEVICE;
-    support_fails(baton_partial_create(ranks[0].group, &wrong, &none),
-                  BATON_ERR_UNSUPPORTED,
-                  "which is not supported with device memory");
-    wrong = options;
-    wrong.on_loss = (baton_on_loss_t)2;
-    support_fails(baton_partial_create(ranks[0].group, &wrong, &none),
-                  BATON_ERR_INVALID, "on_loss is 2");
+    baton_partial_options_t wrong[] = {options, options, options};
+    wrong[0].inner_arg = &arg;
+    wrong[1].memory = BATON_MEMORY_DEVICE;
+    wrong[2].on_loss = (baton_on_loss_t)2;
+    static const char *const says[] = {
+        "which is not supported with inner_arg",
+        "which is not supported with device memory", "on_loss is 2"};
+    for (int i = 0; i < 3; i++) {
+        support_fails(baton_partial_create(ranks[0].group, &wrong[i], &none),
+                      i < 2 ? BATON_ERR_UNSUPPORTED : BATON_ERR_INVALID,
+                      says[i]);
+    }
     close_ranks();
 }
 
@@ -899,10 +907,10 @@ static void choose_sparse_options(bool partial, baton_on_loss_t on_loss)
     o->k = 1 + (size_t)below(MOST_K);
     o->warmup = below(3) == 0 ? (uint64_t)below(STEPS) : 0;
     if (o->algorithm == BATON_SPARSE_SPARDL) {
-        o->teams = on_loss == BATON_ON_LOSS_CONTINUE ? 1
-                   : size % 4 == 0 && below(2) == 0  ? 4
-                   : size % 2 == 0                   ? 2
-                                                     : 1;
+        o->teams = 1;
+        if (on_loss != BATON_ON_LOSS_CONTINUE && size % 2 == 0) {
+            o->teams = size % 4 == 0 && below(2) == 0 ? 4 : 2;
+        }
         o->in_place = !partial && below(3) == 0;
     }
     if (partial) {
@@ -1182,20 +1190,13 @@ static void kill_in_sparse_steps(bool partial, baton_on_loss_t on_loss)
     int died = 0;
     dice = support_random(support_seed(), 9);
     for (int trial = 0; trial < TRIALS; trial++) {
-        int dead = 0;
         size = 2 + below(MOST - 1);
         choose_sparse_options(partial, on_loss);
         open_sparse(BATON_PROGRESS_MANUAL);
-        int victims = below(size);
-        for (int i = 0; i < victims; i++) {
-            ranks[below(size)].messages = below(60 * size);
-        }
+        choose_victims();
         take_turns(go_on_sparse, all_have_done_sparse);
-        for (int r = 0; r < size; r++) {
-            dead += ranks[r].dead;
-        }
-        check_sparse(dead);
-        died += dead;
+        check_sparse(count_dead());
+        died += count_dead();
         (goes_on() ? close_ranks : close_shrunk)();
     }
     print_message("%d ranks died\n", died);
@@ -1433,8 +1434,7 @@ TEST(test_partial_sparse_goes_back_to_a_state)
     char *states[2];
     size_t bytes = baton_sparse_state_size(ranks[0].sparse);
     for (int r = 0; r < 2; r++) {
-        states[r] = calloc(1, bytes);
-        assert_non_null(states[r]);
+        states[r] = support_alloc(1, bytes);
         support_ok(
             baton_sparse_state_export(ranks[r].sparse, states[r], bytes));
     }
@@ -1480,7 +1480,7 @@ TEST(test_partial_sparse_loses_a_rank_between_imports)
 {
     open_solo(3, BATON_FULL, BATON_PROGRESS_MANUAL);
     kept_bytes = baton_sparse_state_size(ranks[0].sparse);
-    kept = calloc(1, kept_bytes);
+    kept = support_alloc(1, kept_bytes);
     double before[SPARSE], after[SPARSE];
     for (int step = 0; step < 4; step++) {
         do_a_sparse_step(3);
@@ -1567,37 +1567,6 @@ TEST(test_partial_test_alone_makes_progress)
         sparse_options.on_loss = (baton_on_loss_t)loss;
         end_steps_by_test_alone(true);
     }
-}
-
-/* A rank is lost before the comparison, and the options of the others
-   differ. */
-TEST(test_partial_sparse_compares_without_a_rank_that_is_lost)
-{
-    solo_sparse_options();
-    open_groups(3, BATON_PROGRESS_MANUAL);
-    ranks[2].dead = true;
-    for (int r = 0; r < 2; r++) {
-        learn(&ranks[r], 2);
-        (void)baton_engine_step(ranks[r].engine);
-        sparse_options.k = 1 + (size_t)r;
-        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
-                                        &ranks[r].sparse));
-    }
-    do_all(2, connect_sparse);
-    baton_status_t status[2] = {start_sparse(&ranks[0]),
-                                start_sparse(&ranks[1])};
-    for (int turn = 0; turn < 4000; turn++) {
-        const int r = turn % 2;
-        bool done;
-        (void)baton_engine_step(ranks[r].engine);
-        if (status[r] == BATON_OK) {
-            status[r] = baton_sparse_test(ranks[r].sparse, &done);
-        }
-    }
-    support_expect(status[0], BATON_ERR_MISMATCH);
-    support_expect(status[1], BATON_ERR_MISMATCH);
-    support_says("must be the same on all ranks");
-    close_ranks();
 }
 
 TEST(test_partial_sparse_outlives_its_group)
@@ -1740,42 +1709,58 @@ TEST(test_tensors_go_on_by_themselves)
     close_ranks();
 }
 
-/* A rank is lost before the comparison. The names of the tensors differ on the
-   other ranks, and the error says so. */
-TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
+/* A rank is lost before the comparison, in which the options or the names of
+   the tensors differ on the other ranks. The errors say so. */
+static void compare_without_the_last(bool tensors, const char *says)
 {
     static const char *const names[] = {"weight", "bias"};
-    const double gradient[4] = {1};
     baton_tensors_options_t of = BATON_TENSORS_OPTIONS;
+    baton_status_t status[2];
     of.dtype = BATON_F64;
     of.partial = true;
     of.on_loss = BATON_ON_LOSS_CONTINUE;
-    baton_status_t status[2];
+    solo_sparse_options();
     open_groups(3, BATON_PROGRESS_MANUAL);
     ranks[2].dead = true;
     for (int r = 0; r < 2; r++) {
         const baton_tensor_t tensor = {.name = names[r], .count = 4};
         learn(&ranks[r], 2);
         (void)baton_engine_step(ranks[r].engine);
-        support_ok(baton_tensors_prepare(ranks[r].group, &tensor, 1, &of,
-                                         &ranks[r].set));
-        support_ok(agree_on_set(r));
+        sparse_options.k = 1 + (size_t)r;
+        support_ok(tensors
+                       ? baton_tensors_prepare(ranks[r].group, &tensor, 1, &of,
+                                               &ranks[r].set)
+                       : baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                              &ranks[r].sparse));
+        support_ok(tensors ? agree_on_set(r) : BATON_OK);
     }
-    do_all(2, connect_set);
+    do_all(2, tensors ? connect_set : connect_sparse);
     for (int r = 0; r < 2; r++) {
-        status[r] = baton_tensors_ready(ranks[r].set, 0, gradient);
+        const double gradient[4] = {1};
+        status[r] = tensors ? baton_tensors_ready(ranks[r].set, 0, gradient)
+                            : start_sparse(&ranks[r]);
     }
     for (int turn = 0; turn < 4000; turn++) {
         const int r = turn % 2;
         bool done;
         (void)baton_engine_step(ranks[r].engine);
         if (status[r] == BATON_OK) {
-            status[r] = baton_tensors_test(ranks[r].set, 0, &done);
+            status[r] = tensors ? baton_tensors_test(ranks[r].set, 0, &done)
+                                : baton_sparse_test(ranks[r].sparse, &done);
         }
     }
     support_expect(status[0], BATON_ERR_MISMATCH);
-    support_fails(status[1], BATON_ERR_MISMATCH,
-                  "rank 1 has count of bias 4 where rank 0 has "
-                  "count of weight 4");
+    support_fails(status[1], BATON_ERR_MISMATCH, says);
     close_ranks();
+}
+
+TEST(test_partial_sparse_compares_without_a_rank_that_is_lost)
+{
+    compare_without_the_last(false, "must be the same on all ranks");
+}
+
+TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
+{
+    compare_without_the_last(true, "rank 1 has count of bias 4 where rank 0 "
+                                   "has count of weight 4");
 }

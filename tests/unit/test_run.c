@@ -193,10 +193,14 @@ static void explore_graph(const support_cluster_t *cluster, uint64_t epochs)
     baton_schedule_t *s = support_schedule(cluster->groups[0], "run");
     baton_view_t none = support_scratch(s, 0);
     for (uint32_t i = 0; i < graph.count; i++) {
-        baton_node_t node = graph.action[i] == SEND ? baton_add_send(s, 0, none)
-                            : graph.action[i] == RECV
-                                ? baton_add_recv(s, 0, none)
-                                : baton_add_call(s, support_succeed, NULL);
+        baton_node_t node;
+        if (graph.action[i] == SEND) {
+            node = baton_add_send(s, 0, none);
+        } else if (graph.action[i] == RECV) {
+            node = baton_add_recv(s, 0, none);
+        } else {
+            node = baton_add_call(s, support_succeed, NULL);
+        }
         for (uint32_t from = 0; from < i; from++) {
             if ((graph.preds[i] >> from & 1) != 0) {
                 baton_before(s, (baton_node_t){from}, node);

@@ -230,6 +230,38 @@ static void check_survivors(void)
     }
 }
 
+/* All living ranks shrink their groups, and must agree. */
+static void shrink_all(void)
+{
+    for (int turn = 0; !take_turn(); turn++) {
+        assert_true(turn < TURNS);
+    }
+    check_survivors();
+}
+
+/* A rank sends a view: that it knows no rank to be lost. (A view is the set of
+   ranks that a rank knows to be lost: shrink.h.) */
+static void send_view(int from, int to, uint32_t tag)
+{
+    const baton_header_t header = {
+        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = tag, .incarnation = 1};
+    const unsigned char view[248] = {0};
+    support_expect(ranks[from].given->notify(ranks[from].group->endpoint, to,
+                                             &header, view, sizeof view),
+                   BATON_DONE);
+}
+
+/* The ranks from 1 on begin to shrink. */
+static void begin_without_0(int count)
+{
+    open_ranks(count);
+    for (int r = 1; r < count; r++) {
+        support_expect(
+            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
+            BATON_ERR_TIMEOUT);
+    }
+}
+
 static void kill_some_meanwhile(void)
 {
     bool learned[MOST] = {false};
@@ -429,9 +461,7 @@ TEST(test_shrink_of_a_minority_can_be_asked_for)
 SHRINK_TEST(test_shrink_without_a_loss_copies_the_group)
 {
     open_ranks(3);
-    while (!take_turn()) {
-    }
-    check_survivors();
+    shrink_all();
     assert_int_equal(baton_group_size(ranks[2].survivors), 3);
     assert_int_equal(baton_group_origin(ranks[2].survivors, 3), -1);
     assert_int_equal(baton_group_origin(ranks[2].group, 1), 1);
@@ -502,8 +532,7 @@ SHRINK_TEST(test_shrink_tells_a_rank_that_was_left_out_before)
     open_ranks(3);
     learn(0, 2); /* rank 2 lives */
     ranks[2].dead = true;
-    while (!take_turn()) {
-    }
+    shrink_all();
     ranks[2].dead = false;
     step(3, 3); /* rank 2 drops the notices that it has got so far */
     /* Rank 2 was told, and is lost to rank 1. */
@@ -520,19 +549,13 @@ SHRINK_TEST(test_shrink_tells_a_rank_that_was_left_out_before)
    must get the answer nevertheless. */
 SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
 {
-    const baton_header_t asks = {
-        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 1, .incarnation = 1};
-    const unsigned char view[248] = {0};
     baton_group_t *again = NULL;
     open_ranks(2);
-    while (!take_turn()) {
-    }
+    shrink_all();
     step(2, 20);
     ranks[0].answers = 0;
     ranks[0].dead = true;
-    support_expect(ranks[1].given->notify(ranks[1].group->endpoint, 0, &asks,
-                                          view, sizeof view),
-                   BATON_DONE);
+    send_view(1, 0, 1);
     step(1, 2);
     support_expect(baton_group_shrink(ranks[0].group, 0, &again),
                    BATON_ERR_TIMEOUT);
@@ -541,32 +564,18 @@ SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
     assert_int_equal(ranks[0].answers, 1);
 }
 
-/* Rank 0 has agreed with rank 1 that all live, and dies. (A view is the set of
-   ranks that a rank knows to be lost: shrink.h.) When rank 1 takes over that
-   view, it has got another one from rank 2, which awaits an answer. */
+/* Rank 0 has agreed with rank 1 that all live, and dies. When rank 1 takes over
+   that view, it has got another one from rank 2, which awaits an answer. */
 SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
 {
-    const baton_header_t agreed = {
-        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 2, .incarnation = 1};
-    const unsigned char view[248] = {0};
-    open_ranks(3);
-    for (int r = 1; r < 3; r++) {
-        support_expect(
-            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
-            BATON_ERR_TIMEOUT);
-    }
-    support_expect(ranks[0].given->notify(ranks[0].group->endpoint, 1, &agreed,
-                                          view, sizeof view),
-                   BATON_DONE);
+    begin_without_0(3);
+    send_view(0, 1, 2);
     ranks[0].dead = true;
     learn(2, 0);
     for (int i = 0; i < 10; i++) {
         (void)baton_engine_step(ranks[2].engine);
     }
-    for (int turn = 0; !take_turn(); turn++) {
-        assert_true(turn < TURNS);
-    }
-    check_survivors();
+    shrink_all();
     assert_int_equal(baton_group_size(ranks[2].survivors), 3);
 }
 
@@ -574,30 +583,17 @@ SHRINK_TEST(test_shrink_passes_on_what_others_have_agreed)
    agreed on another view, which rank 1 has sent them. */
 SHRINK_TEST(test_shrink_takes_over_no_view_of_a_lost_rank)
 {
-    const baton_header_t agreed = {
-        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 2, .incarnation = 1};
-    const unsigned char view[248] = {0};
-    open_ranks(4);
-    for (int r = 1; r < 4; r++) {
-        support_expect(
-            baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
-            BATON_ERR_TIMEOUT);
-    }
+    begin_without_0(4);
     ranks[0].dead = true;
     learn(2, 0);
     for (int i = 0; i < 20; i++) {
         (void)baton_engine_step(ranks[2 - i / 10].engine);
     }
-    support_expect(ranks[0].given->notify(ranks[0].group->endpoint, 1, &agreed,
-                                          view, sizeof view),
-                   BATON_DONE);
+    send_view(0, 1, 2);
     for (int i = 0; i < 20; i++) {
         (void)baton_engine_step(ranks[2 + i % 2].engine);
     }
-    for (int turn = 0; !take_turn(); turn++) {
-        assert_true(turn < TURNS);
-    }
-    check_survivors();
+    shrink_all();
     assert_int_equal(baton_group_size(ranks[1].survivors), 3);
 }
 
@@ -614,8 +610,7 @@ SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
         baton__group_keep(&baton__member_of(group)->subset_headers,
                           baton__subset_channel(0, 1), &left, 2);
     }
-    while (!take_turn()) {
-    }
+    shrink_all();
     for (int r = 0; r < 2; r++) {
         assert_null(baton__member_of(ranks[r].group)->subset_headers);
         assert_int_equal(baton__member_of(ranks[r].survivors)->lost_count, 0);

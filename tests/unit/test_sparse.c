@@ -379,9 +379,8 @@ TEST(test_gradients_are_accumulated_in_place)
         baton_sparse_options_t options = some_options();
         options.algorithm = i == 0 ? BATON_SPARSE_DENSE : BATON_SPARSE_SPARDL;
         options.teams = i < 2 ? 1 : 2;
-        options.exchange = i == 0  ? BATON_EXCHANGE_AUTO
-                           : i < 3 ? BATON_EXCHANGE_RSAG
-                                   : BATON_EXCHANGE_BSAG;
+        options.exchange = i < 3 ? BATON_EXCHANGE_RSAG : BATON_EXCHANGE_BSAG;
+        options.exchange = i == 0 ? BATON_EXCHANGE_AUTO : options.exchange;
         options.warmup = i == 4 ? 2 : 0;
         options.dtype = i == 1 ? BATON_F64 : BATON_F32;
         support_sparse_t *given = support_sparse_open(RANKS, &options);
@@ -457,16 +456,19 @@ TEST(test_parts_that_are_wrong_are_refused)
     assert_int_equal(result.count, 1);
     for (int i = 0; i < 4; i++) { /* each of these calls discards the parts */
         support_ok(PART(0, 20));
-        if (i == 3) {
-            support_sparse_recover(group);
-        } else {
-            support_ok(i == 0 ? baton_sparse_discard(sparse)
-                       : i == 1
-                           ? baton_sparse_set_residual(sparse, residual, NULL)
-                           : baton_sparse_flush(sparse));
-        }
-        if (i == 2) {
+        switch (i) {
+        case 0:
+            support_ok(baton_sparse_discard(sparse));
+            break;
+        case 1:
+            support_ok(baton_sparse_set_residual(sparse, residual, NULL));
+            break;
+        case 2:
+            support_ok(baton_sparse_flush(sparse));
             support_ok(baton_sparse_wait(sparse, -1, &result));
+            break;
+        default:
+            support_sparse_recover(group);
         }
         support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_INVALID,
                       "gradient is NULL");
@@ -977,7 +979,8 @@ static void mark_largest(const float *values, int64_t h, bool *marked)
 
 static int64_t between(int64_t value, int64_t low, int64_t high)
 {
-    return value < low ? low : value > high ? high : value;
+    value = value < low ? low : value;
+    return value > high ? high : value;
 }
 
 /* Algorithm 2 of SparDL's paper, for two teams of one rank each. N is the
@@ -1016,7 +1019,8 @@ TEST(test_teams_adjust_h)
             step *= flag ? 2 : 1;
             flag = !flag;
         } else {
-            step = -step / 2 != 0 ? -step / 2 : step > 0 ? -1 : 1;
+            const int64_t sign = step > 0 ? -1 : 1;
+            step = -step / 2 != 0 ? -step / 2 : sign;
             flag = false;
         }
         step = between(step, low - L, L - low);

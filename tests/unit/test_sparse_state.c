@@ -175,10 +175,8 @@ static void go_on_late(int size, const baton_sparse_options_t *options)
     }
     for (int i = 0; i < 3; i++) {
         right[i] = support_sparse_open(size, options);
-        for (uint64_t other = 0; other < (i == 0   ? 0
-                                          : i == 1 ? 2
-                                                   : 11);
-             other++) {
+        static const uint64_t others[] = {0, 2, 11};
+        for (uint64_t other = 0; other < others[i]; other++) {
             run_late(right[i], 100 + other);
         }
         hand_over(left, right[i]);

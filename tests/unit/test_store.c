@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -34,6 +35,8 @@ enum { MOST_RANKS = 24, COUNT = 300000 };
 
 typedef void rank_program_t(int rank, int size, baton_engine_t *engine,
                             const baton_store_t *store);
+typedef baton_status_t put_fn(void *context, const char *key, const void *value,
+                              size_t bytes);
 /* Defines a program, which may use the parameters above. */
 #define PROGRAM(name)                                                          \
     static void name(int rank, int size, baton_engine_t *engine,               \
@@ -55,10 +58,20 @@ static int make_folder(void **state)
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
+/* Also removes the variables that a test may have set. */
 static int remove_folder(void **state)
 {
+    static const char *const set[] = {"BATON_SHM", "BATON_CMA",
+                                      "BATON_PEER_TIMEOUT_MS"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) {
+        support_set_variable(set[i], NULL);
+    }
+    baton__engine_rechecks = false;
     return nftw(folder, remove_file, 8, FTW_DEPTH | FTW_PHYS);
 }
+
+/* Defines a test that has a folder. */
+#define FOLDER_TEST(name) TEST_BETWEEN(name, make_folder, remove_folder)
 
 static pid_t start_rank(rank_program_t *program, int rank, int size)
 {
@@ -108,10 +121,32 @@ static void run_ranks(rank_program_t *program, int size, int killed)
 
 /* Defines a test that runs a program. */
 #define STORE_TEST(name, program, size, killed)                                \
-    TEST_BETWEEN(name, make_folder, remove_folder)                             \
+    FOLDER_TEST(name)                                                          \
     {                                                                          \
         run_ranks(program, size, killed);                                      \
     }
+
+static baton_status_t put_inner(void *context, const char *key,
+                                const void *value, size_t bytes)
+{
+    const baton_store_t *inner = context;
+    return inner->put(inner->context, key, value, bytes);
+}
+
+static baton_status_t get_inner(void *context, const char *key, void *value,
+                                size_t capacity, size_t *bytes_out)
+{
+    const baton_store_t *inner = context;
+    return inner->get(inner->context, key, value, capacity, bytes_out);
+}
+
+/* Returns a store that calls `put` in place of the store's own function, which
+   put_inner calls. */
+static baton_store_t put_by(const baton_store_t *store, put_fn *put)
+{
+    return (baton_store_t){
+        .context = (void *)(uintptr_t)store, .put = put, .get = get_inner};
+}
 
 static baton_group_t *make_group(baton_engine_t *engine,
                                  const baton_store_t *store, int rank, int size,
@@ -123,15 +158,19 @@ static baton_group_t *make_group(baton_engine_t *engine,
     return group;
 }
 
-static int count_files(void)
+__attribute__((format(printf, 1, 2))) static size_t
+count_files(const char *pattern, ...)
 {
-    int count = 0;
-    char command[100];
-    (void)snprintf(command, sizeof command, "ls %s | wc -l", folder);
-    FILE *list = popen(command, "r");
-    assert_non_null(list);
-    assert_int_equal(fscanf(list, "%d", &count), 1);
-    assert_int_equal(pclose(list), 0);
+    char path[100];
+    glob_t found = {0};
+    va_list values;
+    va_start(values, pattern);
+    (void)vsnprintf(path, sizeof path, pattern, values);
+    va_end(values);
+    const int status = glob(path, 0, NULL, &found);
+    assert_true(status == 0 || status == GLOB_NOMATCH);
+    const size_t count = found.gl_pathc;
+    globfree(&found);
     return count;
 }
 
@@ -179,14 +218,14 @@ PROGRAM(sum)
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_makes_groups, make_folder, remove_folder)
+FOLDER_TEST(test_store_makes_groups)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         run_ranks(sum, sizes[i], -1);
         /* Only the last answer of rank 0 is left in the store. The next group
            has the same name. */
-        assert_int_equal(count_files(), 1);
+        assert_int_equal(count_files("%s/*", folder), 1);
     }
 }
 
@@ -205,22 +244,17 @@ static void set_short_timeout(void)
     support_set_variable("BATON_PEER_TIMEOUT_MS", text);
 }
 
-/* True: ranks are soon asked whether they live, as in programs. */
-static void ask_peers(bool soon)
+/* Ranks are soon asked whether they live, as in programs. */
+static void ask_peers(void)
 {
-    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
-    if (soon) {
-        set_short_timeout();
-    }
-    baton__engine_rechecks = soon;
+    set_short_timeout();
+    baton__engine_rechecks = true;
 }
 
-TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
-             remove_folder)
+FOLDER_TEST(test_store_ranks_may_not_read_each_other)
 {
     support_set_variable("BATON_CMA", "0");
     run_ranks(sum, 3, -1);
-    support_set_variable("BATON_CMA", NULL);
 }
 
 /* A launcher sets variables that tell each process its rank and the number of
@@ -285,7 +319,7 @@ PROGRAM(find_world)
     CHECK_OK(baton_group_destroy(alone));
 }
 
-TEST_BETWEEN(test_store_launchers_make_the_world, make_folder, remove_folder)
+FOLDER_TEST(test_store_launchers_make_the_world)
 {
     static const char *const launchers[][3] = {
         {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
@@ -299,33 +333,11 @@ TEST_BETWEEN(test_store_launchers_make_the_world, make_folder, remove_folder)
     }
     variables = launchers[0];
     run_ranks(find_world, 1, -1);
-    char command[64];
-    (void)snprintf(command, sizeof command, "ls -d /tmp/baton-*.%d.* 2>&1",
-                   (int)getpid());
-    FILE *left = popen(command, "r");
-    char line[200] = "";
-    assert_non_null(left);
-    assert_non_null(fgets(line, sizeof line, left));
-    assert_non_null(strstr(line, "No such file"));
-    (void)pclose(left);
+    assert_int_equal(count_files("/tmp/baton-*.%d.*", (int)getpid()), 0);
 }
 
 /* Rank 0 removes the folder as soon as it has the group, while another rank
    still waits for the last answer. */
-static baton_status_t put_inner(void *context, const char *key,
-                                const void *value, size_t bytes)
-{
-    const baton_store_t *inner = context;
-    return inner->put(inner->context, key, value, bytes);
-}
-
-static baton_status_t get_inner(void *context, const char *key, void *value,
-                                size_t capacity, size_t *bytes_out)
-{
-    const baton_store_t *inner = context;
-    return inner->get(inner->context, key, value, capacity, bytes_out);
-}
-
 static baton_status_t get_late(void *context, const char *key, void *value,
                                size_t capacity, size_t *bytes_out)
 {
@@ -336,9 +348,8 @@ static baton_status_t get_late(void *context, const char *key, void *value,
 PROGRAM(leave_early)
 {
     baton_group_t *group = NULL;
-    baton_store_t inner = *store;
-    const baton_store_t slow = {
-        .context = &inner, .put = put_inner, .get = get_late};
+    baton_store_t slow = put_by(store, put_inner);
+    slow.get = get_late;
     CHECK_OK(baton_group_create_store(engine, rank == 1 ? &slow : store, rank,
                                       size, "leave", 60000, &group));
     if (rank == 0) {
@@ -442,8 +453,7 @@ PROGRAM(leave_behind)
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
-             remove_folder)
+FOLDER_TEST(test_store_a_stopped_rank_does_not_go_on_alone)
 {
     static const struct {
         int size, stopped;
@@ -455,7 +465,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
                  {2, 0, false, "0"},
 #endif
                  {3, 0, true, "1"}};
-    ask_peers(true);
+    ask_peers();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         stopped = cases[i].stopped;
         stays = cases[i].stays;
@@ -465,8 +475,6 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
         (void)snprintf(path, sizeof path, "%s/report", folder);
         (void)unlink(path);
     }
-    support_set_variable("BATON_SHM", NULL);
-    ask_peers(false);
 }
 
 /* Ranks 1 to size - 1 are stopped until rank 0 has lost them and has gone on.
@@ -496,16 +504,14 @@ PROGRAM(wake_together)
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
-             remove_folder)
+FOLDER_TEST(test_store_stopped_ranks_do_not_go_on_together)
 {
-    ask_peers(true);
+    ask_peers();
     /* Without shared memory UCX 1.13.1 sometimes ends ranks by an assertion of
        its own when several continue. */
     for (int size = 3; size <= 8; size++) {
         run_ranks(wake_together, size, -1);
     }
-    ask_peers(false);
 }
 
 /* Rank 1 is stopped while it reads rank 0's vector. When rank 1 continues, rank
@@ -550,11 +556,10 @@ PROGRAM(read_what_is_left)
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
-             remove_folder)
+FOLDER_TEST(test_store_a_stopped_rank_reads_no_other_data)
 {
     const size_t bytes = sizeof(int32_t) * LONG;
-    ask_peers(true);
+    ask_peers();
     for (int i = 0; i < 2; i++) {
         result = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -563,8 +568,6 @@ TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
         run_ranks(read_what_is_left, 2, -1);
         assert_int_equal(munmap(result, bytes), 0);
     }
-    support_set_variable("BATON_CMA", NULL);
-    ask_peers(false);
 }
 
 /* ---- groups that can't be made ------------------------------------------- */
@@ -589,8 +592,7 @@ static baton_status_t put_and_meet(void *context, const char *key,
 PROGRAM(wait_for_others)
 {
     baton_group_t *group = NULL;
-    const baton_store_t meeting = {
-        .context = (void *)store, .put = put_and_meet, .get = get_inner};
+    const baton_store_t meeting = put_by(store, put_and_meet);
     CHECK(baton_group_create_store(engine, &meeting, rank, size + 2, "late",
                                    300, &group) == BATON_ERR_TIMEOUT);
     CHECK_SAYS("for rank 2, 3");
@@ -614,8 +616,7 @@ static baton_status_t put_and_die(void *context, const char *key,
 PROGRAM(die_early)
 {
     baton_group_t *group = NULL;
-    const baton_store_t dying = {
-        .context = (void *)store, .put = put_and_die, .get = get_inner};
+    const baton_store_t dying = put_by(store, put_and_die);
     char name[20];
     (void)snprintf(name, sizeof name, "early%d", puts_left);
     puts_left = rank == 1 ? puts_left : 0;
@@ -624,8 +625,7 @@ PROGRAM(die_early)
     CHECK_SAYS("rank 1");
 }
 
-TEST_BETWEEN(test_store_names_a_rank_that_dies_early, make_folder,
-             remove_folder)
+FOLDER_TEST(test_store_names_a_rank_that_dies_early)
 {
     for (int i = 1; i <= 8; i++) {
         puts_left = i;
@@ -643,7 +643,7 @@ static baton_status_t put_later(void *context, const char *key,
 PROGRAM(fail_to_put)
 {
     baton_group_t *group = NULL;
-    const baton_store_t later = {.put = put_later, .get = get_inner};
+    const baton_store_t later = put_by(store, put_later);
     CHECK(baton_group_create_store(engine, &later, rank, size, "later", 1000,
                                    &group) == BATON_ERR_INVALID);
     CHECK_SAYS("put of later.1.0 failed (not now");
@@ -664,13 +664,6 @@ TEST_BETWEEN(test_store_says_why_it_fails, make_folder, NULL)
 static void go_elsewhere(int rank)
 {
     CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname("elsewhere", 9) == 0);
-}
-
-static int remove_folder_of_hosts(void **state)
-{
-    support_set_variable("BATON_SHM", NULL);
-    ask_peers(false);
-    return remove_folder(state);
 }
 
 #ifdef BATON_UCX
@@ -743,17 +736,16 @@ PROGRAM(be_elsewhere)
 #endif
 }
 
-TEST_BETWEEN(test_store_groups_span_hosts, make_folder, remove_folder)
+FOLDER_TEST(test_store_groups_span_hosts)
 {
     if (geteuid() != 0) {
         skip(); /* only root may name a host */
     }
     run_ranks(be_elsewhere, 4, -1);
-    assert_int_equal(count_files(), 0);
+    assert_int_equal(count_files("%s/*", folder), 0);
 }
 
-TEST_BETWEEN(test_store_groups_share_nothing, make_folder,
-             remove_folder_of_hosts)
+FOLDER_TEST(test_store_groups_share_nothing)
 {
     support_set_variable("BATON_SHM", "0");
     run_ranks(be_elsewhere, 2, -1);
@@ -770,7 +762,7 @@ PROGRAM(lack_ucx)
                          : "rank 1 can't use it");
 }
 
-TEST_BETWEEN(test_store_ranks_lack_ucx, make_folder, remove_folder_of_hosts)
+FOLDER_TEST(test_store_ranks_lack_ucx)
 {
     support_set_variable("BATON_SHM", "0");
     run_ranks(lack_ucx, 3, -1);
@@ -804,11 +796,9 @@ static baton_status_t get_slowly(void *context, const char *key, void *value,
 /* Rank 0 does not wait for rank 1 to get the last answer. */
 PROGRAM(be_slow)
 {
-    baton_store_t inner = *store;
-    const baton_store_t slowly = {.context = &inner,
-                                  .put = put_inner,
-                                  .get = rank == 1 ? get_slowly : get_inner,
-                                  .remove = remove_inner};
+    baton_store_t slowly = put_by(store, put_inner);
+    slowly.get = rank == 1 ? get_slowly : get_inner;
+    slowly.remove = remove_inner;
     if (rank == 1) {
         go_elsewhere(rank);
     }
@@ -822,7 +812,7 @@ PROGRAM(be_slow)
     CHECK(rank == 0 || (last > 0 && slow == 0)); /* the rank was slow */
 }
 
-TEST_BETWEEN(test_store_answer_is_got_late, make_folder, remove_folder_of_hosts)
+FOLDER_TEST(test_store_answer_is_got_late)
 {
     if (geteuid() != 0) {
         skip();
@@ -870,13 +860,12 @@ PROGRAM(come_too_late)
     _exit(0);
 }
 
-TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
-             remove_folder_of_hosts)
+FOLDER_TEST(test_store_a_stopped_rank_of_a_host_comes_too_late)
 {
     if (geteuid() != 0) {
         skip();
     }
-    ask_peers(true);
+    ask_peers();
     run_ranks(come_too_late, 3, -1);
 }
 
@@ -886,8 +875,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
 PROGRAM(die_elsewhere)
 {
     baton_group_t *group = NULL;
-    const baton_store_t dying = {
-        .context = (void *)store, .put = put_and_die, .get = get_inner};
+    const baton_store_t dying = put_by(store, put_and_die);
     if (rank == 2) {
         go_elsewhere(rank);
     }
@@ -906,8 +894,7 @@ PROGRAM(die_elsewhere)
 PROGRAM(die_alone)
 {
     baton_group_t *group = NULL;
-    const baton_store_t dying = {
-        .context = (void *)store, .put = put_and_die, .get = get_inner};
+    const baton_store_t dying = put_by(store, put_and_die);
     if (rank == 1) {
         go_elsewhere(rank);
     }
@@ -921,8 +908,7 @@ PROGRAM(die_alone)
                          : "ended, while this rank waited for rank 1: create");
 }
 
-TEST_BETWEEN(test_store_names_ranks_of_hosts_that_die, make_folder,
-             remove_folder_of_hosts)
+FOLDER_TEST(test_store_names_ranks_of_hosts_that_die)
 {
     if (geteuid() != 0) {
         skip();
@@ -961,7 +947,7 @@ PROGRAM(count_differently)
     CHECK_SAYS(says);
 }
 
-TEST_BETWEEN(test_store_ranks_know_another_size, make_folder, remove_folder)
+FOLDER_TEST(test_store_ranks_know_another_size)
 {
     static const int cases[][2] = {{1, 4}, {2, 9}, {0, 2}, {0, 4}, {0, 1000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -986,11 +972,10 @@ PROGRAM(share_a_rank)
     }
 }
 
-TEST_BETWEEN(test_store_ranks_are_claimed_twice, make_folder, remove_folder)
+FOLDER_TEST(test_store_ranks_are_claimed_twice)
 {
     support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
     run_ranks(share_a_rank, 3, -1);
-    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
 PROGRAM(refuse)
@@ -1084,7 +1069,7 @@ PROGRAM(replace)
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_ranks_are_replaced, make_folder, remove_folder)
+FOLDER_TEST(test_store_ranks_are_replaced)
 {
     const unsigned killed = run_processes(replace, GROWN + ROUNDS, GROWN);
     assert_int_equal(__builtin_popcount(killed), ROUNDS);
@@ -1137,8 +1122,7 @@ PROGRAM(persist)
     enum { OLD = 3 };
     baton_group_t *old = NULL;
     baton_group_t *group = NULL;
-    const baton_store_t mortal = {
-        .context = (void *)store, .put = put_and_die, .get = get_inner};
+    const baton_store_t mortal = put_by(store, put_and_die);
     baton_status_t status = BATON_ERR_TRANSPORT;
     if (rank < OLD) {
         old = make_group(engine, store, rank, OLD, "old");
@@ -1162,7 +1146,7 @@ PROGRAM(persist)
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
+FOLDER_TEST(test_store_ranks_die_while_others_join)
 {
     static const int cases[][2] = {{0, 1}, {0, 2}, {0, 3}, {2, 1},
                                    {2, 3}, {4, 1}, {4, 2}, {4, 4}};
@@ -1172,7 +1156,6 @@ TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
         puts_left = cases[i][1];
         run_ranks(persist, 5, dying);
     }
-    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
 /* A rank of the old group, or the process that joins, is killed when it has its
@@ -1191,10 +1174,8 @@ PROGRAM(die_in_place)
     baton_group_t *old = NULL;
     baton_group_t *group = NULL;
     char text[32];
-    const baton_store_t mortal = {.context = (void *)store,
-                                  .put = rank == dying ? put_request_or_die
-                                                       : put_inner,
-                                  .get = get_inner};
+    const baton_store_t mortal =
+        put_by(store, rank == dying ? put_request_or_die : put_inner);
     if (rank < 2) {
         old = make_group(engine, store, rank, 2, "old");
     }
@@ -1208,7 +1189,7 @@ PROGRAM(die_in_place)
     CHECK_OK(baton_group_destroy(old));
 }
 
-TEST_BETWEEN(test_store_ranks_die_in_a_new_place, make_folder, remove_folder)
+FOLDER_TEST(test_store_ranks_die_in_a_new_place)
 {
     for (dying = 1; dying < 3; dying++) {
         run_ranks(die_in_place, 3, dying);
@@ -1236,8 +1217,7 @@ PROGRAM(overwrite)
 {
     baton_group_t *old = NULL;
     baton_group_t *group = NULL;
-    const baton_store_t overwritten = {
-        .context = (void *)store, .put = put_and_overwrite, .get = get_inner};
+    const baton_store_t overwritten = put_by(store, put_and_overwrite);
     if (rank == 0) {
         old = make_group(engine, store, 0, 1, "old");
         CHECK_OK(baton_group_reconfigure(old, &overwritten, size, "overwrite",

@@ -207,7 +207,7 @@ static void plain_send(plain_t *plain, int r, int t, int step, size_t k,
 {
     const baton_tensors_options_t *o = plain->options;
     bool quantise = o->quantise && model[t].role != BATON_ROLE_OUTPUT;
-    int side = !quantise ? 0 : step % 2 == 0 ? 1 : -1;
+    int side = quantise * (step % 2 == 0 ? 1 : -1);
     bool taken[MOST_COUNT] = {false};
     double *residual = plain->residual[r][t];
     double mean = 0;

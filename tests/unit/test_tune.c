@@ -40,9 +40,10 @@ static double inject(int rank, const char *algorithm, double us)
     for (int i = 0; i < TRIED; i++) {
         if (strcmp(names[i], algorithm) == 0) {
             int n = taken_before[rank][i]++ % 10;
-            return last_sample > 0 ? times[rank][i]
-                   : n == 0        ? 1e6
-                                   : times[rank][i] * factors[(n + 2 * i) % 9];
+            if (last_sample > 0) {
+                return times[rank][i];
+            }
+            return n == 0 ? 1e6 : times[rank][i] * factors[(n + 2 * i) % 9];
         }
     }
     return 1e6;
@@ -69,7 +70,8 @@ static void let_win(size_t i)
     for (size_t k = 0; k < TRIED; k++) {
         names[k] = choices[k].algorithm.name;
         for (int rank = 0; rank < RANKS; rank++) {
-            times[rank][k] = k == i ? 10 : (int)(k % RANKS) == rank ? 20 : 1;
+            times[rank][k] = (int)(k % RANKS) == rank ? 20 : 1;
+            times[rank][k] = k == i ? 10 : times[rank][k];
         }
     }
     samples = 0;
