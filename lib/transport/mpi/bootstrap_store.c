@@ -297,16 +297,20 @@ static baton_status_t collect(bootstrap_store_t *self)
 static baton_status_t ask_rank_0(const bootstrap_store_t *self)
 {
     const int size = self->shared.size;
-    const int rank = self->shared.rank;
     head_t first = {.size = size};
     size_t stored = 0;
-    baton_status_t status =
-        self->exchange > 1 ? BATON_AGAIN
-                           : store_get(self, 0, &first, sizeof first, &stored);
-    return status != BATON_OK   ? status
-           : first.size != size ? tell_sizes(self, first.size, rank, size)
-           : first.odd != 0 ? tell_sizes(self, size, first.odd, first.odd_size)
-                            : BATON_AGAIN;
+    if (self->exchange > 1) {
+        return BATON_AGAIN;
+    }
+    baton_status_t status = store_get(self, 0, &first, sizeof first, &stored);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (first.size != size) {
+        return tell_sizes(self, first.size, self->shared.rank, size);
+    }
+    return first.odd != 0 ? tell_sizes(self, size, first.odd, first.odd_size)
+                          : BATON_AGAIN;
 }
 
 static baton_status_t store_take_answer(bootstrap_store_t *self)
@@ -555,8 +559,8 @@ baton_status_t baton_group_create_store(baton_engine_t *engine,
                                         int size, const char *name,
                                         int timeout_ms, baton_group_t **out)
 {
-    const baton__store_use_t use = {"baton_group_create_store", store, name,
-                                    NULL};
+    const baton__store_use_t use = {
+        .function = __func__, .store = store, .name = name};
     baton_status_t status = baton__store_check(&use);
     if (status == BATON_OK && (size < 1 || rank < 0 || rank >= size)) {
         status = baton__error(BATON_ERR_INVALID,

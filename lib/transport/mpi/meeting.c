@@ -478,10 +478,12 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         local != BATON_OK) {
         return all;
     }
+    if (failed) {
+        return BATON_OK;
+    }
     int ended = meeting_look_for_ended(self);
-    return failed       ? BATON_OK
-           : ended >= 0 ? tell_ended(self, ended, "")
-                        : tell_failed(self, BATON_ERR_TRANSPORT);
+    return ended >= 0 ? tell_ended(self, ended, "")
+                      : tell_failed(self, BATON_ERR_TRANSPORT);
 }
 
 baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,

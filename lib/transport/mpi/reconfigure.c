@@ -205,9 +205,10 @@ static baton_status_t call_lead(caller_t *self)
                                 call_bytes(call->size));
     }
     call_pause();
-    return status != BATON_OK && status != BATON_AGAIN ? status
-           : baton__clock_ns() < self->until_ns        ? BATON_OK
-                                                       : BATON_ERR_TIMEOUT;
+    if (status != BATON_OK && status != BATON_AGAIN) {
+        return status;
+    }
+    return baton__clock_ns() < self->until_ns ? BATON_OK : BATON_ERR_TIMEOUT;
 }
 
 /* Passes the call on to the other living ranks, again and again, until it is
@@ -249,9 +250,10 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
                                        const char *name, int timeout_ms,
                                        baton_group_t **out)
 {
-    caller_t self = {.use = {__func__, store, name, NULL},
-                     .size = size,
-                     .until_ns = baton__deadline(timeout_ms)};
+    caller_t self = {
+        .use = {.function = __func__, .store = store, .name = name},
+        .size = size,
+        .until_ns = baton__deadline(timeout_ms)};
     baton_status_t status = baton__store_check(&self.use);
     if (status == BATON_OK && (!baton__is_group(old, __func__) ||
                                !baton__is_given(out, true, __func__, "out"))) {
@@ -320,7 +322,8 @@ baton_status_t baton_group_join(baton_engine_t *engine,
                                 const baton_store_t *store, const char *name,
                                 int timeout_ms, baton_group_t **out)
 {
-    const baton__store_use_t use = {__func__, store, name, NULL};
+    const baton__store_use_t use = {
+        .function = __func__, .store = store, .name = name};
     const uint64_t until_ns = baton__deadline(timeout_ms);
     const int64_t own = random_number();
     call_t call;
