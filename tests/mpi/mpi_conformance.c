@@ -22,12 +22,12 @@ static baton__mpi_t *mpi;
 
 static baton_status_t meet(baton__bootstrap_t *bootstrap, void *local)
 {
-    baton__meeting_t meeting;
-    support_mpi_ok(baton__meeting_begin(&meeting, bootstrap));
+    baton__exchange_t exchange;
+    support_mpi_ok(baton__exchange_begin(&exchange, bootstrap));
     baton_status_t status =
-        baton__mpi_open(&meeting, *(baton_status_t *)local, &mpi);
-    (void)!baton__meeting_agree(&meeting, status);
-    baton__meeting_end(&meeting);
+        baton__mpi_open(&exchange, *(baton_status_t *)local, &mpi);
+    (void)!baton__exchange_agree(&exchange, status);
+    baton__exchange_end(&exchange);
     return status;
 }
 

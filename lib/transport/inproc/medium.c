@@ -58,11 +58,12 @@ baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
     if (sends <= before) {
         return BATON_OK;
     }
-    size_t room = sends > 2 * before ? sends : 2 * before;
-    room = room > BATON__INPROC_SLAB_LEAST ? room : BATON__INPROC_SLAB_LEAST;
+    size_t wanted = sends > 2 * before ? sends : 2 * before;
+    wanted =
+        wanted > BATON__INPROC_SLAB_LEAST ? wanted : BATON__INPROC_SLAB_LEAST;
     size_t copies =
-        room < BATON__INPROC_COPIES_MOST ? room : BATON__INPROC_COPIES_MOST;
-    size_t count = room + copies - rank->capacity;
+        wanted < BATON__INPROC_COPIES_MOST ? wanted : BATON__INPROC_COPIES_MOST;
+    size_t count = wanted + copies - rank->capacity;
     baton__inproc_slab_t *slab = baton__alloc(1, sizeof *slab);
     record_t *records = baton__alloc(count, sizeof *records);
     if (slab == NULL || records == NULL) {
@@ -70,7 +71,7 @@ baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
         baton__free(records);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "inproc: no memory for %zu more sends of rank %d",
-                            room - before, rank->index);
+                            wanted - before, rank->index);
     }
     *slab = (baton__inproc_slab_t){rank->slabs, records, count};
     rank->slabs = slab;

@@ -1,6 +1,6 @@
 /* How the ranks of a group that is being made exchange records: by MPI's
    collectives (bootstrap_mpi.c), or through a store that the application
-   supplies (bootstrap_store.c). meeting.c makes the exchanges, in the same way
+   supplies (bootstrap_store.c). exchange.c makes the exchanges, in the same way
    for both. The bootstrap also opens the wire, which carries the group's
    messages between hosts (wire.h). None of these functions waits for another
    rank, because a rank that has ended, or never comes, would keep all other

@@ -247,7 +247,7 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
 /* Checks the head of a record that rank 0 has received. If the caller on that
    rank gave another size, replaces rank 0's own record by one that says so, for
    the other ranks, and returns the error. */
-static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
+static baton_status_t check_size(bootstrap_store_t *self, int rank)
 {
     head_t head;
     memcpy(&head, record_of(self, rank), sizeof head);
@@ -281,7 +281,7 @@ static baton_status_t collect(bootstrap_store_t *self)
                                 bytes);
         }
         if (status == BATON_OK) {
-            status = check_told_size(self, self->received++);
+            status = check_size(self, self->received++);
         }
     }
     if (status == BATON_OK) {
@@ -518,9 +518,9 @@ baton_status_t baton__store_meet(
                    .missing = store_missing},
         .use = use,
         .head = {.nonce = baton__share_random(), .size = size}};
-    if (!make_records(&self, size > BATON__MEETING_BYTES
+    if (!make_records(&self, size > BATON__EXCHANGE_BYTES
                                  ? (size_t)size
-                                 : BATON__MEETING_BYTES)) {
+                                 : BATON__EXCHANGE_BYTES)) {
         return BATON_ERR_NO_MEMORY;
     }
     baton_status_t status = make(&self.shared, arg);

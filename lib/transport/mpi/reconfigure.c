@@ -74,7 +74,7 @@ static size_t call_bytes(int64_t size)
 
 static baton__process_id_t own_process_id(void)
 {
-    const baton__location_t *location = baton__meeting_location();
+    const baton__location_t *location = baton__location_own();
     return (baton__process_id_t){.host = (int64_t)(location->host & INT64_MAX),
                                  .pids = (int64_t)(location->pids & INT64_MAX),
                                  .process = getpid()};

@@ -157,15 +157,15 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
    has woken it. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
-    int kept = 0;
+    int left = 0;
     for (int i = 0; i < doorbell->due_count; i++) {
         baton__due_t due = doorbell->due[i];
         if (atomic_load_explicit(&doorbell->states[due.index].armed,
                                  memory_order_relaxed) == due.armed) {
-            doorbell->due[kept++] = due;
+            doorbell->due[left++] = due;
         }
     }
-    doorbell->due_count = kept;
+    doorbell->due_count = left;
 }
 
 void baton__doorbell_ring_due(baton__doorbell_t *doorbell,

@@ -30,8 +30,8 @@
 
 int baton__host_afford(int count, int wanted)
 {
-    size_t room = baton__share_room() / MOST_PART;
-    size_t bytes = room < MOST_BYTES ? room : MOST_BYTES;
+    size_t part = baton__share_free_bytes() / MOST_PART;
+    size_t bytes = part < MOST_BYTES ? part : MOST_BYTES;
     size_t each = bytes / sizeof(baton__host_buffer_t) / (size_t)count;
     return each < (size_t)wanted ? (int)each : wanted;
 }

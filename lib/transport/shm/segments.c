@@ -182,13 +182,13 @@ static void *segments_grow(baton__segments_t *self,
 {
     (void)pthread_mutex_lock(&self->lock);
     size_t part = round_up(self->total / 4, PAGE);
-    size_t room = self->limit > self->total ? self->limit - self->total : 0;
+    size_t left = self->limit > self->total ? self->limit - self->total : 0;
     (void)pthread_mutex_unlock(&self->lock);
     size_t bytes = round_up(block->bytes, PAGE);
     bytes = bytes > part ? bytes : part;
     bytes = bytes > LEAST ? bytes : LEAST;
     baton__segment_t made;
-    if (bytes > room || !segments_make(&made, self->peers, bytes)) {
+    if (bytes > left || !segments_make(&made, self->peers, bytes)) {
         return NULL;
     }
     (void)pthread_mutex_lock(&self->lock);

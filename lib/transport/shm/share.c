@@ -112,11 +112,11 @@ baton_status_t baton__share_map(int file, size_t bytes, void **out)
     return BATON_OK;
 }
 
-size_t baton__share_room(void)
+size_t baton__share_free_bytes(void)
 {
-    struct statvfs room;
-    return statvfs("/dev/shm", &room) == 0
-               ? (size_t)room.f_bavail * (size_t)room.f_frsize
+    struct statvfs system;
+    return statvfs("/dev/shm", &system) == 0
+               ? (size_t)system.f_bavail * (size_t)system.f_frsize
                : 0;
 }
 

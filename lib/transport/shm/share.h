@@ -40,7 +40,7 @@ bool baton__share_pass(int socket, uint64_t secret, int index, int file);
 int baton__share_take(int socket, uint64_t secret);
 
 /* Returns how many bytes are free in /dev/shm. */
-size_t baton__share_room(void);
+size_t baton__share_free_bytes(void);
 
 uint64_t baton__share_random(void);
 
