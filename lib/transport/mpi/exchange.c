@@ -118,7 +118,7 @@ static bool can_look_for(const baton__exchange_t *self, int rank)
 }
 
 /* Returns a rank of this host whose process has ended, or -1. */
-static int exchange_look_for_ended(const baton__exchange_t *self)
+static int find_ended(const baton__exchange_t *self)
 {
     int found = -1;
     for (int i = 0; i < self->size && found < 0; i++) {
@@ -176,9 +176,11 @@ static baton_status_t tell_failed(const baton__exchange_t *self,
 /* Names the ranks that have not taken part in the current exchange. */
 static missing_t find_missing(const baton__exchange_t *self)
 {
-    missing_t missing;
-    self->bootstrap->missing(self->bootstrap, missing.text,
-                             sizeof missing.text);
+    missing_t missing = {"another rank"};
+    if (self->bootstrap->missing != NULL) {
+        self->bootstrap->missing(self->bootstrap, missing.text,
+                                 sizeof missing.text);
+    }
     return missing;
 }
 
@@ -273,89 +275,123 @@ static int receive_end_report(const baton__exchange_t *self)
                : -1;
 }
 
-/* Waits until the current exchange has ended. `status` is the status with which
-   it was begun. If the exchange fails, sets self->status. */
-static void exchange_complete(baton__exchange_t *self, baton_status_t status)
-{
-    uint64_t seen_ns = baton__clock_ns();
+/* A wait for the end of an exchange. */
+typedef struct wait {
+    bool done;
     /* The time waited so far, without the time in which the job was stopped. */
-    uint64_t waited_ns = 0;
+    uint64_t waited_ns;
     /* The value of waited_ns when this rank learned that `ended` has ended. */
-    uint64_t ended_ns = 0;
-    int ended = -1;        /* a rank whose process has ended; -1: all live */
-    bool reported = false; /* another rank has reported the end of `ended` */
-    bool done = false;
-    while (status == BATON_OK) {
+    uint64_t ended_ns;
+    int ended;     /* a rank whose process has ended; -1: all live */
+    bool reported; /* another rank has reported the end of `ended` */
+} wait_t;
+
+/* Looks for a rank that has ended, until one is found. */
+static void look_for_ended(const baton__exchange_t *self, wait_t *wait)
+{
+    if (wait->ended < 0) {
+        wait->ended = find_ended(self);
+        wait->ended_ns = wait->waited_ns;
+    }
+    if (wait->ended < 0) {
+        wait->ended = receive_end_report(self);
+        wait->reported = wait->ended >= 0;
+    }
+}
+
+/* Yields or sleeps, depending on how long this rank has waited. Returns false
+   if it must not wait any longer. */
+static bool go_on_waiting(baton__exchange_t *self, wait_t *wait)
+{
+    if (wait->waited_ns < YIELD_NS) {
+        (void)sched_yield();
+        return true;
+    }
+    const uint64_t ns = wait->waited_ns / WAITED_FOR_A_SLEEP;
+    (void)nanosleep(
+        &(struct timespec){.tv_nsec =
+                               (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
+        NULL);
+    look_for_ended(self, wait);
+    return !is_too_long(self, wait->waited_ns) &&
+           (wait->ended < 0 || wait->waited_ns < wait->ended_ns + LAST_NS);
+}
+
+/* Waits until the exchange has ended, or must be given up. Returns the status
+   of the bootstrap. */
+static baton_status_t exchange_wait(baton__exchange_t *self, wait_t *wait)
+{
+    baton_status_t status = BATON_OK;
+    uint64_t seen_ns = baton__clock_ns();
+    bool agreed = false;
+    do {
         /* If all ranks are on one host, a rank that knows the agreed outcome
            may return, and its application may then remove the store. So if
            another rank of the host has decided that the group is made
            (baton__host_decide), this rank no longer waits for the store. */
-        const bool agreed =
-            self->host != NULL && baton__host_has_agreed(self->host);
-        status = self->bootstrap->test(self->bootstrap, &done);
+        agreed = self->host != NULL && baton__host_has_agreed(self->host);
+        status = self->bootstrap->test(self->bootstrap, &wait->done);
         const uint64_t now_ns = baton__clock_ns();
         const uint64_t since_ns = now_ns - seen_ns;
-        waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
+        wait->waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
         seen_ns = now_ns;
-        if (status != BATON_OK || done || agreed) {
-            break;
-        }
-        if (waited_ns < YIELD_NS) {
-            (void)sched_yield();
-            continue;
-        }
-        const uint64_t ns = waited_ns / WAITED_FOR_A_SLEEP;
-        (void)nanosleep(
-            &(struct timespec){.tv_nsec =
-                                   (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
-            NULL);
-        if (ended < 0) {
-            ended = exchange_look_for_ended(self);
-            ended_ns = waited_ns;
-        }
-        if (ended < 0) {
-            ended = receive_end_report(self);
-            reported = ended >= 0;
-        }
-        if (is_too_long(self, waited_ns) ||
-            (ended >= 0 && waited_ns >= ended_ns + LAST_NS)) {
-            break;
-        }
-    }
-    const bool first = !self->past_first;
-    self->past_first = true;
-    if (done && status == BATON_OK) {
-        return;
-    }
-    self->data = NULL;
-    if (self->bootstrap->is_store && status != BATON_OK) {
-        ended = -1; /* the store has failed, whether or not a rank has ended */
-    } else if (ended < 0) {
-        /* MPI may have reported an error because a process has ended, before
-           this function has looked for the process. */
-        ended = exchange_look_for_ended(self);
-    }
-    if (ended >= 0 && !reported) {
-        tell_all(self, ended);
-    }
-    if (ended >= 0) {
-        self->status = tell_ended(self, ended, find_missing(self).text);
-    } else if (status != BATON_OK) {
-        self->status = status;
-    } else if (first) {
-        self->status = baton__error(
+    } while (status == BATON_OK && !wait->done && !agreed &&
+             go_on_waiting(self, wait));
+    return status;
+}
+
+/* Sets the error of an exchange in which this rank has waited for too long. */
+static baton_status_t tell_late(const baton__exchange_t *self,
+                                uint64_t waited_ns)
+{
+    if (!self->past_first) {
+        return baton__error(
             BATON_ERR_TIMEOUT, "%s: rank %d of %d has waited %s for %s",
             self->bootstrap->function, self->rank, self->size,
             baton__time_text(waited_ns), find_missing(self).text);
-    } else {
-        self->status =
-            baton__error(BATON_ERR_TRANSPORT,
-                         "%s has called %s, and not answered for %s "
-                         "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
-                         "or is out of reach",
-                         find_missing(self).text, self->bootstrap->function,
-                         baton__time_text(waited_ns));
     }
+    return baton__error(BATON_ERR_TRANSPORT,
+                        "%s has called %s, and not answered for %s "
+                        "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
+                        "or is out of reach",
+                        find_missing(self).text, self->bootstrap->function,
+                        baton__time_text(waited_ns));
+}
+
+/* Returns the error of an exchange that has failed; `status` is that of the
+   bootstrap. */
+static baton_status_t find_error(const baton__exchange_t *self,
+                                 baton_status_t status, const wait_t *wait)
+{
+    int ended = wait->ended;
+    if (self->bootstrap->is_store && status != BATON_OK) {
+        return status; /* the store has failed, even if a rank has ended, too */
+    }
+    if (ended < 0) {
+        /* MPI may have reported an error because a process has ended, before
+           this rank has looked for the process. */
+        ended = find_ended(self);
+    }
+    if (ended >= 0 && !wait->reported) {
+        tell_all(self, ended);
+    }
+    if (ended >= 0) {
+        return tell_ended(self, ended, find_missing(self).text);
+    }
+    return status != BATON_OK ? status : tell_late(self, wait->waited_ns);
+}
+
+void baton__exchange_complete(baton__exchange_t *self, baton_status_t status)
+{
+    wait_t wait = {.ended = -1};
+    if (status == BATON_OK) {
+        status = exchange_wait(self, &wait);
+    }
+    if (status != BATON_OK || !wait.done) {
+        self->data = NULL;
+        self->status = find_error(self, status, &wait);
+    }
+    self->past_first = true;
 }
 
 void *baton__exchange_gather(baton__exchange_t *self, const void *own,
@@ -364,7 +400,7 @@ void *baton__exchange_gather(baton__exchange_t *self, const void *own,
     if (self->data != NULL) {
         memset(self->data, 0, (size_t)self->size * bytes);
         memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
-        exchange_complete(
+        baton__exchange_complete(
             self, self->bootstrap->gather(self->bootstrap, self->data, bytes));
     }
     return self->data;
@@ -482,20 +518,7 @@ baton_status_t baton__exchange_conclude(baton__exchange_t *self,
     if (failed) {
         return BATON_OK;
     }
-    int ended = exchange_look_for_ended(self);
+    int ended = find_ended(self);
     return ended >= 0 ? tell_ended(self, ended, "")
                       : tell_failed(self, BATON_ERR_TRANSPORT);
-}
-
-baton_status_t baton__exchange_open_wire(baton__exchange_t *self, bool sends,
-                                         baton__wire_t **out)
-{
-    if (sends && self->data != NULL) {
-        exchange_complete(
-            self, self->bootstrap->begin_wire(self->bootstrap, self->data));
-    }
-    return self->data == NULL
-               ? self->status
-               : self->bootstrap->open_wire(self->bootstrap,
-                                            sends ? self->data : NULL, out);
 }

@@ -369,11 +369,12 @@ baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out)
 static baton_status_t open_complete(baton__mpi_t *mpi,
                                     const baton__opening_t *host)
 {
+    baton__bootstrap_t *bootstrap = host->exchange->bootstrap;
     baton_status_t status =
-        host->exchange->bootstrap->is_store && mpi->keeps_off
+        bootstrap->is_store && mpi->keeps_off
             ? BATON_OK
-            : baton__exchange_open_wire(host->exchange, !mpi->keeps_off,
-                                        &mpi->wire);
+            : bootstrap->open_wire(bootstrap, host->exchange, !mpi->keeps_off,
+                                   &mpi->wire);
     if (status == BATON_OK) {
         status = baton__mpi_reserve_notices(mpi);
     }
