@@ -21,7 +21,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "transport/mpi/exchange.h"
 #include "transport/mpi/wire_ucx.h"
 
@@ -62,9 +61,7 @@ typedef struct bootstrap_store {
     size_t bytes;        /* bytes of a record in `data` */
     /* The records of all ranks as they are in the store, each with its head. */
     unsigned char *records;
-    size_t capacity; /* `records` has space for records of this many bytes,
-                        without their heads */
-    int received;    /* rank 0: number of records received, its own included */
+    int received; /* rank 0: number of records received, its own included */
     /* The answer of rank 0 that this rank last found in the store is one to
        another group. So this rank goes on waiting. */
     bool foreign;
@@ -196,16 +193,17 @@ static void store_release(baton__bootstrap_t *shared, unsigned char *memory)
     baton__free(memory);
 }
 
-/* Makes space for records of `bytes` bytes, without their heads. */
+/* Makes space for records of `bytes` bytes, without their heads, and for those
+   of any exchange but that of the addresses. Returns false if there is no
+   memory. */
 static bool make_records(bootstrap_store_t *self, size_t bytes)
 {
-    if (bytes > self->capacity) {
-        baton__free(self->records);
-        self->records = store_allocate((size_t)self->shared.size *
-                                       (sizeof(head_t) + bytes));
-        self->capacity = self->records == NULL ? 0 : bytes;
-    }
-    return bytes <= self->capacity;
+    const size_t size = (size_t)self->shared.size;
+    bytes = bytes > size ? bytes : size;
+    bytes = bytes > BATON__EXCHANGE_BYTES ? bytes : BATON__EXCHANGE_BYTES;
+    baton__free(self->records);
+    self->records = store_allocate(size * (sizeof(head_t) + bytes));
+    return self->records != NULL;
 }
 
 static unsigned char *record_of(const bootstrap_store_t *self, int rank)
@@ -518,9 +516,7 @@ baton_status_t baton__bootstrap_open_store(const baton__store_use_t *use,
                    .missing = store_missing},
         .use = use,
         .head = {.nonce = baton__share_random(), .size = size}};
-    if (!make_records(self, size > BATON__EXCHANGE_BYTES
-                                ? (size_t)size
-                                : BATON__EXCHANGE_BYTES)) {
+    if (!make_records(self, 0)) {
         baton__free(self);
         return BATON_ERR_NO_MEMORY;
     }

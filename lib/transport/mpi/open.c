@@ -384,14 +384,14 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
     if (status == BATON_OK && mpi->size > 1) {
         status = open_places(mpi, host);
     }
-    return status == BATON_OK && mpi->wire != NULL
+    return status == BATON_OK && mpi->wire != NULL && mpi->wire->watch != NULL
                ? mpi->wire->watch(mpi->wire, baton__mpi_on_finalize, mpi)
                : status;
 }
 
 /* Opens the memory that the ranks of this host share, the wire, and this rank's
    listeners; then exchanges the addresses of all ranks. */
-static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
+static baton_status_t open_parts(baton__mpi_t *mpi, baton__opening_t *host)
 {
     baton_status_t status =
         baton__exchange_agree(host->exchange, baton__local_open(mpi, host));
@@ -414,8 +414,9 @@ static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
     return status == BATON_OK ? host->exchange->status : status;
 }
 
-static baton_status_t open_new(baton__exchange_t *exchange,
-                               baton_status_t local, baton__mpi_t **out)
+/* Opens a new endpoint; `local` is this rank's status so far. */
+static baton_status_t open_new(baton__mpi_t *mpi, baton__exchange_t *exchange,
+                               baton_status_t local)
 {
     baton__opening_t host = {.exchange = exchange};
     const record_t own = own_record();
@@ -424,12 +425,8 @@ static baton_status_t open_new(baton__exchange_t *exchange,
     if (records == NULL) {
         return exchange->status;
     }
-    baton_status_t status =
-        local != BATON_OK
-            ? local
-            : baton__mpi_make(exchange->rank, exchange->size, out);
-    if (status == BATON_OK && *out != NULL) {
-        read_records(*out, records, &host);
+    if (local == BATON_OK) {
+        read_records(mpi, records, &host);
     }
     host.socket = host.size > 1 && host.shares && host.reaches
                       ? baton__share_socket(host.secret, host.index)
@@ -437,9 +434,9 @@ static baton_status_t open_new(baton__exchange_t *exchange,
     host.error = errno;
     /* After this agreement all ranks have opened their sockets, or have failed
        to, so descriptors can be sent. */
-    status = baton__exchange_agree(exchange, status);
-    if (status == BATON_OK && *out != NULL) {
-        status = open_meet(*out, &host);
+    baton_status_t status = baton__exchange_agree(exchange, local);
+    if (status == BATON_OK) {
+        status = open_parts(mpi, &host);
     }
     baton__descriptor_close(&host.socket);
     return status;
@@ -463,7 +460,10 @@ baton_status_t baton__mpi_open(baton__exchange_t *exchange,
     } else {
         baton__mpi_discard(mpi, false);
         mpi = NULL;
-        status = open_new(exchange, local, &mpi);
+        status = local == BATON_OK
+                     ? baton__mpi_make(exchange->rank, exchange->size, &mpi)
+                     : local;
+        status = open_new(mpi, exchange, status);
     }
     if (status != BATON_OK) {
         baton__mpi_discard(mpi, false);

@@ -16,7 +16,7 @@
    which they add nothing. It repeats these all-reduces while it waits, so that
    the death of a living rank is noticed. */
 #include "transport/mpi/bootstrap_store.h"
-#include "transport/mpi/endpoint.h"
+#include "transport/mpi/exchange.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -259,15 +259,13 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
                                !baton__is_given(out, true, __func__, "out"))) {
         status = baton__error_status();
     }
-    if (status == BATON_OK) {
-        status = baton_group_shrink(old, timeout_ms, &self.living);
-        if (status != BATON_OK) {
-            return baton_error_set(status, "%s: %s", __func__,
-                                   baton_error_message());
-        }
-    }
     if (status != BATON_OK) {
         return status;
+    }
+    status = baton_group_shrink(old, timeout_ms, &self.living);
+    if (status != BATON_OK) {
+        return baton_error_set(status, "%s: %s", __func__,
+                               baton_error_message());
     }
     const int count = baton_group_size(self.living);
     status = size >= count && size <= BATON__SHRINK_RANKS
