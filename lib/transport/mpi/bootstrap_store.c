@@ -241,7 +241,7 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
 /* Checks the head of a record that rank 0 has received. If the caller on that
    rank gave another size, replaces rank 0's own record by one that says so, for
    the other ranks, and returns the error. */
-static baton_status_t check_size(bootstrap_store_t *self, int rank)
+static baton_status_t store_check_size(bootstrap_store_t *self, int rank)
 {
     head_t head;
     memcpy(&head, record_of(self, rank), sizeof head);
@@ -275,7 +275,7 @@ static baton_status_t collect(bootstrap_store_t *self)
                                 bytes);
         }
         if (status == BATON_OK) {
-            status = check_size(self, self->received++);
+            status = store_check_size(self, self->received++);
         }
     }
     if (status == BATON_OK) {

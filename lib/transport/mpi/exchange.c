@@ -118,7 +118,7 @@ static bool can_look_for(const baton__exchange_t *self, int rank)
 }
 
 /* Returns a rank of this host whose process has ended, or -1. */
-static int find_ended(const baton__exchange_t *self)
+static int exchange_find_ended(const baton__exchange_t *self)
 {
     int found = -1;
     for (int i = 0; i < self->size && found < 0; i++) {
@@ -287,10 +287,10 @@ typedef struct wait {
 } wait_t;
 
 /* Looks for a rank that has ended, until one is found. */
-static void look_for_ended(const baton__exchange_t *self, wait_t *wait)
+static void exchange_look_for_ended(const baton__exchange_t *self, wait_t *wait)
 {
     if (wait->ended < 0) {
-        wait->ended = find_ended(self);
+        wait->ended = exchange_find_ended(self);
         wait->ended_ns = wait->waited_ns;
     }
     if (wait->ended < 0) {
@@ -312,7 +312,7 @@ static bool go_on_waiting(baton__exchange_t *self, wait_t *wait)
         &(struct timespec){.tv_nsec =
                                (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
         NULL);
-    look_for_ended(self, wait);
+    exchange_look_for_ended(self, wait);
     return !is_too_long(self, wait->waited_ns) &&
            (wait->ended < 0 || wait->waited_ns < wait->ended_ns + LAST_NS);
 }
@@ -370,7 +370,7 @@ static baton_status_t find_error(const baton__exchange_t *self,
     if (ended < 0) {
         /* MPI may have reported an error because a process has ended, before
            this rank has looked for the process. */
-        ended = find_ended(self);
+        ended = exchange_find_ended(self);
     }
     if (ended >= 0 && !wait->reported) {
         tell_all(self, ended);
@@ -518,7 +518,7 @@ baton_status_t baton__exchange_conclude(baton__exchange_t *self,
     if (failed) {
         return BATON_OK;
     }
-    int ended = find_ended(self);
+    int ended = exchange_find_ended(self);
     return ended >= 0 ? tell_ended(self, ended, "")
                       : tell_failed(self, BATON_ERR_TRANSPORT);
 }

@@ -391,7 +391,7 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
 
 /* Opens the memory that the ranks of this host share, the wire, and this rank's
    listeners; then exchanges the addresses of all ranks. */
-static baton_status_t open_parts(baton__mpi_t *mpi, baton__opening_t *host)
+static baton_status_t mpi_open_parts(baton__mpi_t *mpi, baton__opening_t *host)
 {
     baton_status_t status =
         baton__exchange_agree(host->exchange, baton__local_open(mpi, host));
@@ -436,7 +436,7 @@ static baton_status_t open_new(baton__mpi_t *mpi, baton__exchange_t *exchange,
        to, so descriptors can be sent. */
     baton_status_t status = baton__exchange_agree(exchange, local);
     if (status == BATON_OK) {
-        status = open_parts(mpi, &host);
+        status = mpi_open_parts(mpi, &host);
     }
     baton__descriptor_close(&host.socket);
     return status;

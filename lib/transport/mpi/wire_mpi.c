@@ -175,7 +175,7 @@ static void wire_mpi_text(int code, char out[BATON__WIRE_TEXT])
     (void)snprintf(out, BATON__WIRE_TEXT, "%.*s", length, text);
 }
 
-static bool takes_device(void)
+static bool wire_mpi_takes_device(void)
 {
     enum { NO, YES, AUTO }; /* the values of BATON_GPU_AWARE_MPI */
     int64_t word = baton__config_number(BATON__CONFIG_GPU_AWARE_MPI);
@@ -246,7 +246,7 @@ baton_status_t baton__wire_open_mpi(MPI_Comm comm, baton__wire_t **out)
                                     .cancel = wire_mpi_cancel,
                                     .goes_on = wire_mpi_goes_on,
                                     .text = wire_mpi_text,
-                                    .takes_device = takes_device(),
+                                    .takes_device = wire_mpi_takes_device(),
                                     .watch = wire_mpi_watch,
                                     .close = wire_mpi_close},
                          .comm = comm,
