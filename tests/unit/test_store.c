@@ -589,10 +589,10 @@ static baton_status_t put_and_meet(void *context, const char *key,
 PROGRAM(wait_for_others)
 {
     baton_group_t *group = NULL;
-    const baton_store_t waiting_store = {
+    const baton_store_t waiting = {
         .context = (void *)store, .put = put_and_meet, .get = get_inner};
-    CHECK(baton_group_create_store(engine, &waiting_store, rank, size + 2,
-                                   "late", 300, &group) == BATON_ERR_TIMEOUT);
+    CHECK(baton_group_create_store(engine, &waiting, rank, size + 2, "late",
+                                   300, &group) == BATON_ERR_TIMEOUT);
     CHECK_SAYS("for rank 2, 3");
 }
 
