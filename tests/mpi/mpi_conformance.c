@@ -20,14 +20,14 @@ static bool yield(conformance_rank_t *rank)
 
 static baton__mpi_t *mpi;
 
-static baton_status_t meet(baton__bootstrap_t *bootstrap, void *local)
+static baton_status_t open_over(baton__bootstrap_t *bootstrap,
+                                baton_status_t local)
 {
-    baton__meeting_t meeting;
-    support_mpi_ok(baton__meeting_begin(&meeting, bootstrap));
-    baton_status_t status =
-        baton__mpi_open(&meeting, *(baton_status_t *)local, &mpi);
-    (void)!baton__meeting_agree(&meeting, status);
-    baton__meeting_end(&meeting);
+    baton__exchange_t exchange;
+    support_mpi_ok(baton__exchange_begin(&exchange, bootstrap));
+    baton_status_t status = baton__mpi_open(&exchange, local, &mpi);
+    (void)!baton__exchange_agree(&exchange, status);
+    baton__exchange_end(&exchange);
     return status;
 }
 
@@ -45,12 +45,15 @@ static baton_status_t try_to_open(MPI_Comm comm, baton_status_t local)
         }
         const baton__store_use_t use = {
             .function = "store", .store = &store, .name = name};
-        status = baton__store_meet(&use, bootstrap.shared.rank,
-                                   bootstrap.shared.size, SUPPORT_MPI_WAIT_MS,
-                                   meet, &local);
+        baton__bootstrap_t *over_store = NULL;
+        support_mpi_ok(baton__bootstrap_open_store(
+            &use, bootstrap.shared.rank, bootstrap.shared.size,
+            SUPPORT_MPI_WAIT_MS, &over_store));
+        status = open_over(over_store, local);
+        baton__bootstrap_close_store(over_store);
         baton_store_close_folder(&store);
     } else {
-        status = meet(&bootstrap.shared, &local);
+        status = open_over(&bootstrap.shared, local);
     }
     baton__bootstrap_close_mpi(&bootstrap);
     support_mpi_check((mpi != NULL) == (status == BATON_OK), "opened, or not");

@@ -131,13 +131,13 @@ static void run_programs(baton_progress_t progress, const char *block)
 static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
     baton__bootstrap_mpi_t bootstrap;
-    baton__meeting_t meeting;
+    baton__exchange_t exchange;
     baton__mpi_t *mpi = NULL;
     support_set_variable("BATON_GPU_AWARE_MPI", word);
     support_mpi_ok(baton__bootstrap_open_mpi(&bootstrap, MPI_COMM_WORLD));
-    support_mpi_ok(baton__meeting_begin(&meeting, &bootstrap.shared));
-    support_mpi_ok(baton__mpi_open(&meeting, BATON_OK, &mpi));
-    baton__meeting_end(&meeting);
+    support_mpi_ok(baton__exchange_begin(&exchange, &bootstrap.shared));
+    support_mpi_ok(baton__mpi_open(&exchange, BATON_OK, &mpi));
+    baton__exchange_end(&exchange);
     baton__bootstrap_close_mpi(&bootstrap);
     const baton_transport_t *transport = &mpi->transport;
     for (int peer = 0; peer < world.size; peer++) {

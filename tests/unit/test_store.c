@@ -592,8 +592,8 @@ static baton_status_t put_and_meet(void *context, const char *key,
 PROGRAM(wait_for_others)
 {
     baton_group_t *group = NULL;
-    const baton_store_t meeting = put_by(store, put_and_meet);
-    CHECK(baton_group_create_store(engine, &meeting, rank, size + 2, "late",
+    const baton_store_t waiting = put_by(store, put_and_meet);
+    CHECK(baton_group_create_store(engine, &waiting, rank, size + 2, "late",
                                    300, &group) == BATON_ERR_TIMEOUT);
     CHECK_SAYS("for rank 2, 3");
 }

@@ -6,29 +6,10 @@
 #include "base/error.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 typedef baton__inproc_rank_t rank_t;
-
-/* Allocates the table of lost peers, and clears it: at first no peer is
-   lost. */
-static baton_status_t make_lost(rank_t *rank)
-{
-    size_t size = (size_t)rank->medium->size;
-    if (rank->lost == NULL) {
-        rank->lost = baton__alloc(size, sizeof *rank->lost);
-    }
-    if (rank->lost == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "inproc: no memory for rank %d of %zu", rank->index,
-                            size);
-    }
-    memset(rank->lost, BATON__INPROC_THERE, size);
-    rank->lost_count = 0;
-    return BATON_OK;
-}
 
 static baton_status_t inproc_group_join(rank_t *rank)
 {
@@ -53,12 +34,16 @@ static baton_status_t inproc_group_join(rank_t *rank)
                             rank->index, rank->medium->size);
     }
     rank->reserved = 0;
-    baton_status_t status = make_lost(rank);
+    rank->lost_count = 0;
+    baton__free(rank->lost); /* of an earlier endpoint */
+    rank->lost = baton__alloc((size_t)rank->medium->size, sizeof *rank->lost);
     /* Notices are sent even before anything is reserved, and each needs a
        record. */
-    if (status == BATON_OK) {
-        status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
-    }
+    baton_status_t status =
+        rank->lost != NULL ? baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST)
+                           : baton__error(BATON_ERR_NO_MEMORY,
+                                          "inproc: no memory for rank %d of %d",
+                                          rank->index, rank->medium->size);
     if (status != BATON_OK) {
         baton__inproc_close(rank);
     }

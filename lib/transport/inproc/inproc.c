@@ -184,11 +184,8 @@ static record_t **inproc_list_of(const rank_t *self, baton_token_t token)
 
 static void hash_records(rank_t *self)
 {
-    for (baton__inproc_slab_t *slab = self->slabs; slab != NULL;
-         slab = slab->next) {
-        for (size_t i = 0; i < slab->count; i++) {
-            slab->records[i].list = NULL;
-        }
+    for (size_t i = 0; i < self->slabs->count; i++) {
+        self->slabs->records[i].list = NULL;
     }
     for (baton__inproc_slab_t *slab = self->slabs; slab != NULL;
          slab = slab->next) {

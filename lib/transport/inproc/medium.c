@@ -58,30 +58,31 @@ baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
     if (sends <= before) {
         return BATON_OK;
     }
-    size_t room = sends > 2 * before ? sends : 2 * before;
-    room = room > BATON__INPROC_SLAB_LEAST ? room : BATON__INPROC_SLAB_LEAST;
+    size_t wanted = sends > 2 * before ? sends : 2 * before;
+    wanted =
+        wanted > BATON__INPROC_SLAB_LEAST ? wanted : BATON__INPROC_SLAB_LEAST;
     size_t copies =
-        room < BATON__INPROC_COPIES_MOST ? room : BATON__INPROC_COPIES_MOST;
-    size_t count = room + copies - rank->capacity;
-    baton__inproc_slab_t *slab = baton__alloc(1, sizeof *slab);
-    record_t *records = baton__alloc(count, sizeof *records);
-    if (slab == NULL || records == NULL) {
-        baton__free(slab);
-        baton__free(records);
+        wanted < BATON__INPROC_COPIES_MOST ? wanted : BATON__INPROC_COPIES_MOST;
+    size_t count = wanted + copies - rank->capacity;
+    baton__inproc_slab_t *slab =
+        baton__alloc(1, sizeof *slab + count * sizeof slab->records[0]);
+    if (slab == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "inproc: no memory for %zu more sends of rank %d",
-                            room - before, rank->index);
+                            wanted - before, rank->index);
     }
-    *slab = (baton__inproc_slab_t){rank->slabs, records, count};
+    slab->next = rank->slabs;
+    slab->count = count;
     rank->slabs = slab;
     rank->is_hashed = false;
     rank->capacity += count;
     rank->most_copies = copies;
     for (size_t i = 0; i < count; i++) {
-        records[i].owner = rank;
-        atomic_init(&records[i].state, BATON__INPROC_TAKEN);
-        records[i].next = rank->records;
-        rank->records = &records[i];
+        record_t *record = &slab->records[i];
+        record->owner = rank;
+        atomic_init(&record->state, BATON__INPROC_TAKEN);
+        record->next = rank->records;
+        rank->records = record;
     }
     return BATON_OK;
 }
@@ -91,7 +92,6 @@ static void medium_free_records(baton__inproc_rank_t *rank)
     while (rank->slabs != NULL) {
         baton__inproc_slab_t *slab = rank->slabs;
         rank->slabs = slab->next;
-        baton__free(slab->records);
         baton__free(slab);
     }
     baton__free(rank->lost);

@@ -58,8 +58,8 @@ typedef struct baton__inproc_record {
 
 typedef struct baton__inproc_slab {
     struct baton__inproc_slab *next;
-    baton__inproc_record_t *records;
     size_t count;
+    baton__inproc_record_t records[];
 } baton__inproc_slab_t;
 
 /* Whether a peer is lost: it had left when this rank sent something to it, or

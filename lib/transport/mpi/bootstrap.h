@@ -1,6 +1,6 @@
 /* How the ranks of a group that is being made exchange records: by MPI's
    collectives (bootstrap_mpi.c), or through a store that the application
-   supplies (bootstrap_store.c). meeting.c makes the exchanges, in the same way
+   supplies (bootstrap_store.c). exchange.c makes the exchanges, in the same way
    for both. The bootstrap also opens the wire, which carries the group's
    messages between hosts (wire.h). None of these functions waits for another
    rank, because a rank that has ended, or never comes, would keep all other
@@ -17,6 +17,8 @@ typedef struct baton__process_id {
     int64_t host, pids; /* as in baton__location_t, without the highest bit */
     int64_t process;
 } baton__process_id_t;
+
+typedef struct baton__exchange baton__exchange_t;
 
 typedef struct baton__bootstrap {
     const char *function; /* the public function that makes the group */
@@ -45,21 +47,17 @@ typedef struct baton__bootstrap {
        are filled in when the exchange ends. */
     baton_status_t (*gather)(struct baton__bootstrap *self, unsigned char *data,
                              size_t bytes);
-    /* Begins an exchange by which all ranks make the wire. When the exchange
-       ends, `data` has its result. */
-    baton_status_t (*begin_wire)(struct baton__bootstrap *self,
-                                 unsigned char *data);
-    /* Opens the wire that an exchange of begin_wire has made; `data` is the
-       result of that exchange. Over MPI, `data` may be NULL: then opens a wire
-       over which nothing is sent, and which only reports that MPI_Finalize is
-       called. */
+    /* Makes the wire by exchanges of its own. All ranks call this, and pass the
+       same `sends`: true if messages are to go over the wire. Over MPI, `sends`
+       may be false: then opens a wire over which nothing is sent, and which
+       only reports that MPI_Finalize is called. */
     baton_status_t (*open_wire)(struct baton__bootstrap *self,
-                                const unsigned char *data, baton__wire_t **out);
+                                baton__exchange_t *exchange, bool sends,
+                                baton__wire_t **out);
     /* Stores whether the exchange that was begun has ended. */
     baton_status_t (*test)(struct baton__bootstrap *self, bool *ended_out);
     /* Names the ranks that have not taken part in the current exchange, such as
-       "ranks 2 and 3", in `out`. Writes "another rank" if they are not
-       known. */
+       "ranks 2 and 3", in `out`. NULL: the bootstrap does not know them. */
     void (*missing)(struct baton__bootstrap *self, char *out, size_t bytes);
 } baton__bootstrap_t;
 

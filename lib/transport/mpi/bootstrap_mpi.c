@@ -4,9 +4,9 @@
 #include <baton/mpi_at.h>
 
 #include "base/error.h"
+#include "transport/mpi/exchange.h"
 #include "transport/mpi/over_mpi.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Checks that the program runs with the kind of MPI library that Baton was
@@ -104,27 +104,26 @@ static baton_status_t mpi_gather(baton__bootstrap_t *shared,
 /* Uses MPI_Comm_idup, although it calls the application's functions that copy
    attributes: other functions of MPI that make a communicator do not return
    while a rank is missing. */
-static baton_status_t mpi_begin_wire(baton__bootstrap_t *shared,
-                                     unsigned char *data)
-{
-    baton__bootstrap_mpi_t *self = (baton__bootstrap_mpi_t *)shared;
-    return mpi_begin(
-        self, "MPI_Comm_idup",
-        PMPI_Comm_idup(self->comm, (MPI_Comm *)(void *)data, &self->request));
-}
-
 static baton_status_t mpi_open_wire(baton__bootstrap_t *shared,
-                                    const unsigned char *data,
+                                    baton__exchange_t *exchange, bool sends,
                                     baton__wire_t **out)
 {
-    MPI_Comm comm = MPI_COMM_NULL;
+    baton__bootstrap_mpi_t *self = (baton__bootstrap_mpi_t *)shared;
+    /* MPI may still write to this memory after the exchange has failed. */
+    MPI_Comm *made = (MPI_Comm *)(void *)exchange->data;
     int level = MPI_THREAD_SINGLE;
-    (void)shared;
-    if (data != NULL) {
-        memcpy(&comm, data, sizeof comm);
-        (void)PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (sends) {
+        baton__exchange_complete(
+            exchange,
+            mpi_begin(self, "MPI_Comm_idup",
+                      PMPI_Comm_idup(self->comm, made, &self->request)));
+        if (exchange->status != BATON_OK) {
+            return exchange->status;
+        }
+        (void)PMPI_Comm_set_errhandler(*made, MPI_ERRORS_RETURN);
     }
-    baton_status_t status = baton__wire_open_mpi(comm, out);
+    baton_status_t status =
+        baton__wire_open_mpi(sends ? *made : MPI_COMM_NULL, out);
     if (status == BATON_OK) {
         PMPI_Query_thread(&level);
         (*out)->is_threaded = level == MPI_THREAD_MULTIPLE;
@@ -141,12 +140,6 @@ static baton_status_t mpi_test(baton__bootstrap_t *shared, bool *ended_out)
     return mpi_begin(self, self->called, code);
 }
 
-static void mpi_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
-{
-    (void)shared;
-    (void)snprintf(out, bytes, "another rank");
-}
-
 baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
                                          MPI_Comm comm)
 {
@@ -155,10 +148,8 @@ baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
                    .allocate = mpi_allocate,
                    .release = mpi_release,
                    .gather = mpi_gather,
-                   .begin_wire = mpi_begin_wire,
                    .open_wire = mpi_open_wire,
-                   .test = mpi_test,
-                   .missing = mpi_missing},
+                   .test = mpi_test},
         .comm = comm,
         .request = MPI_REQUEST_NULL};
     baton_status_t status = check_comm(comm);

@@ -21,8 +21,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/random.h"
-#include "transport/mpi/endpoint.h"
+#include "transport/mpi/exchange.h"
 #include "transport/mpi/wire_ucx.h"
 
 #include <stdio.h>
@@ -62,17 +61,11 @@ typedef struct bootstrap_store {
     size_t bytes;        /* bytes of a record in `data` */
     /* The records of all ranks as they are in the store, each with its head. */
     unsigned char *records;
-    size_t capacity; /* `records` has space for records of this many bytes,
-                        without their heads */
-    int received;    /* rank 0: number of records received, its own included */
+    int received; /* rank 0: number of records received, its own included */
     /* The answer of rank 0 that this rank last found in the store is one to
        another group. So this rank goes on waiting. */
     bool foreign;
-    baton__wire_ucx_t *wire; /* the wire that is being made, or NULL */
-    baton_status_t opened;   /* BATON_OK: this rank has opened its end */
-    char error[160];         /* why this rank could not open its end */
-    bool measures; /* the current exchange is that of the addresses' sizes */
-    bool spans;    /* the group needs a wire */
+    bool spans; /* the group needs a wire */
 } bootstrap_store_t;
 
 typedef struct store_key {
@@ -200,16 +193,17 @@ static void store_release(baton__bootstrap_t *shared, unsigned char *memory)
     baton__free(memory);
 }
 
-/* Makes space for records of `bytes` bytes, without their heads. */
+/* Makes space for records of `bytes` bytes, without their heads, and for those
+   of any exchange but that of the addresses. Returns false if there is no
+   memory. */
 static bool make_records(bootstrap_store_t *self, size_t bytes)
 {
-    if (bytes > self->capacity) {
-        baton__free(self->records);
-        self->records = store_allocate((size_t)self->shared.size *
-                                       (sizeof(head_t) + bytes));
-        self->capacity = self->records == NULL ? 0 : bytes;
-    }
-    return bytes <= self->capacity;
+    const size_t size = (size_t)self->shared.size;
+    bytes = bytes > size ? bytes : size;
+    bytes = bytes > BATON__EXCHANGE_BYTES ? bytes : BATON__EXCHANGE_BYTES;
+    baton__free(self->records);
+    self->records = store_allocate(size * (sizeof(head_t) + bytes));
+    return self->records != NULL;
 }
 
 static unsigned char *record_of(const bootstrap_store_t *self, int rank)
@@ -247,7 +241,7 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
 /* Checks the head of a record that rank 0 has received. If the caller on that
    rank gave another size, replaces rank 0's own record by one that says so, for
    the other ranks, and returns the error. */
-static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
+static baton_status_t store_check_size(bootstrap_store_t *self, int rank)
 {
     head_t head;
     memcpy(&head, record_of(self, rank), sizeof head);
@@ -281,7 +275,7 @@ static baton_status_t collect(bootstrap_store_t *self)
                                 bytes);
         }
         if (status == BATON_OK) {
-            status = check_told_size(self, self->received++);
+            status = store_check_size(self, self->received++);
         }
     }
     if (status == BATON_OK) {
@@ -297,16 +291,20 @@ static baton_status_t collect(bootstrap_store_t *self)
 static baton_status_t ask_rank_0(const bootstrap_store_t *self)
 {
     const int size = self->shared.size;
-    const int rank = self->shared.rank;
     head_t first = {.size = size};
     size_t stored = 0;
-    baton_status_t status =
-        self->exchange > 1 ? BATON_AGAIN
-                           : store_get(self, 0, &first, sizeof first, &stored);
-    return status != BATON_OK   ? status
-           : first.size != size ? tell_sizes(self, first.size, rank, size)
-           : first.odd != 0 ? tell_sizes(self, size, first.odd, first.odd_size)
-                            : BATON_AGAIN;
+    if (self->exchange > 1) {
+        return BATON_AGAIN;
+    }
+    baton_status_t status = store_get(self, 0, &first, sizeof first, &stored);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (first.size != size) {
+        return tell_sizes(self, first.size, self->shared.rank, size);
+    }
+    return first.odd != 0 ? tell_sizes(self, size, first.odd, first.odd_size)
+                          : BATON_AGAIN;
 }
 
 static baton_status_t store_take_answer(bootstrap_store_t *self)
@@ -320,39 +318,6 @@ static baton_status_t store_take_answer(bootstrap_store_t *self)
         (stored != bytes || memcmp(record_of(self, self->shared.rank),
                                    &self->head, sizeof self->head) != 0);
     return status == BATON_AGAIN || self->foreign ? ask_rank_0(self) : status;
-}
-
-/* Begins the exchange of the workers' addresses, if all ranks have opened their
-   ends of the wire. */
-static baton_status_t exchange_addresses(bootstrap_store_t *self)
-{
-    const wire_end_t *ends = (const void *)self->data;
-    const size_t size = (size_t)self->shared.size;
-    size_t row = 0;
-    self->measures = false;
-    for (int i = 0; i < self->shared.size; i++) {
-        const int other = self->opened == BATON_OK ? i : self->shared.rank;
-        if (ends[other].status != BATON_OK) {
-            return baton__error(
-                (baton_status_t)ends[other].status,
-                "%s: ranks that share no memory, such as those of several "
-                "hosts, need UCX: rank %d%s%s",
-                self->shared.function, other,
-                self->opened == BATON_OK
-                    ? " can't use it (its message says why)"
-                    : ": ",
-                self->error);
-        }
-        row = ends[i].bytes > row ? ends[i].bytes : row;
-    }
-    self->wire->addresses = store_allocate(size * row);
-    self->wire->row = row;
-    if (self->wire->addresses == NULL || !make_records(self, row)) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    memcpy(self->wire->addresses + (size_t)self->shared.rank * row,
-           self->wire->own, self->wire->own_bytes);
-    return store_gather(&self->shared, self->wire->addresses, row);
 }
 
 static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
@@ -369,41 +334,77 @@ static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
         /* Rank 0 has answered, so no rank waits for this record. */
         store_remove(self, self->exchange, shared->rank);
     }
-    if (*ended_out && self->measures) {
-        *ended_out = false;
-        status = exchange_addresses(self);
-    }
     return status == BATON_AGAIN ? BATON_OK : status;
 }
 
-/* A rank that can't open its end of the wire takes part in the exchange, too,
-   so that all ranks fail. */
-static baton_status_t store_begin_wire(baton__bootstrap_t *shared,
-                                       unsigned char *data)
+/* Checks that all ranks have opened their ends of the wire. `said` says why
+   this rank could not. */
+static baton_status_t check_ends(const bootstrap_store_t *self,
+                                 const wire_end_t *ends, said_t said)
 {
-    bootstrap_store_t *self = (bootstrap_store_t *)shared;
-    self->opened =
-        baton__wire_open_ucx(shared->rank, shared->size, &self->wire);
-    if (self->opened != BATON_OK) {
-        (void)snprintf(self->error, sizeof self->error, "%s", last_said().text);
+    const bool opened = ends[self->shared.rank].status == BATON_OK;
+    int rank = opened ? 0 : self->shared.rank;
+    while (rank < self->shared.size && ends[rank].status == BATON_OK) {
+        rank++;
     }
-    const wire_end_t own = {.status = self->opened,
-                            .bytes =
-                                self->wire == NULL ? 0 : self->wire->own_bytes};
-    memset(data, 0, (size_t)shared->size * sizeof own);
-    memcpy(data + (size_t)shared->rank * sizeof own, &own, sizeof own);
-    self->measures = self->spans = true;
-    return store_gather(shared, data, sizeof own);
+    return rank == self->shared.size
+               ? BATON_OK
+               : baton__error((baton_status_t)ends[rank].status,
+                              "%s: ranks that share no memory, such as those "
+                              "of several hosts, need UCX: rank %d%s%s",
+                              self->shared.function, rank,
+                              opened ? " can't use it (its message says why)"
+                                     : ": ",
+                              opened ? "" : said.text);
 }
 
+/* Exchanges the addresses of the workers of all ranks. */
+static baton_status_t exchange_addresses(bootstrap_store_t *self,
+                                         baton__exchange_t *exchange,
+                                         const wire_end_t *ends,
+                                         baton__wire_ucx_t *wire)
+{
+    size_t row = 0;
+    for (int i = 0; i < self->shared.size; i++) {
+        row = ends[i].bytes > row ? ends[i].bytes : row;
+    }
+    wire->row = row;
+    wire->addresses = store_allocate((size_t)self->shared.size * row);
+    if (wire->addresses == NULL || !make_records(self, row)) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    memcpy(wire->addresses + (size_t)self->shared.rank * row, wire->own,
+           wire->own_bytes);
+    baton__exchange_complete(exchange,
+                             store_gather(&self->shared, wire->addresses, row));
+    return exchange->status;
+}
+
+/* A rank that can't open its end of the wire takes part in the first exchange,
+   too, so that all ranks fail. */
 static baton_status_t store_open_wire(baton__bootstrap_t *shared,
-                                      const unsigned char *data,
+                                      baton__exchange_t *exchange, bool sends,
                                       baton__wire_t **out)
 {
     bootstrap_store_t *self = (bootstrap_store_t *)shared;
-    *out = &self->wire->shared;
-    self->wire = NULL;
-    return BATON_OK;
+    baton__wire_ucx_t *wire = NULL;
+    wire_end_t own = {
+        .status = baton__wire_open_ucx(shared->rank, shared->size, &wire)};
+    const said_t said = last_said();
+    own.bytes = wire != NULL ? wire->own_bytes : 0;
+    self->spans = true;
+    const wire_end_t *ends = baton__exchange_gather(exchange, &own, sizeof own);
+    baton_status_t status =
+        ends != NULL ? check_ends(self, ends, said) : exchange->status;
+    if (status == BATON_OK) {
+        status = exchange_addresses(self, exchange, ends, wire);
+    }
+    if (wire != NULL && status != BATON_OK) {
+        wire->shared.close(&wire->shared, false);
+    } else if (wire != NULL) {
+        *out = &wire->shared;
+    }
+    return status;
 }
 
 static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
@@ -412,11 +413,9 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
     size_t length = 0;
     int count = 0;
     for (int i = 0; i < shared->size; i++) {
-        const store_key_t key = store_key_of(self->exchange, i);
         size_t stored = 0;
         char byte;
-        if (baton__store_get(self->use, key.text, &byte, 1, &stored) ==
-            BATON_OK) {
+        if (store_get(self, i, &byte, 1, &stored) == BATON_OK) {
             continue;
         }
         if (length < bytes) {
@@ -494,11 +493,15 @@ baton_status_t baton__store_check(const baton__store_use_t *use)
                               function, use->name, NAME_CHARS);
 }
 
-baton_status_t baton__store_meet(
-    const baton__store_use_t *use, int rank, int size, int timeout_ms,
-    baton_status_t (*make)(baton__bootstrap_t *, void *arg), void *arg)
+baton_status_t baton__bootstrap_open_store(const baton__store_use_t *use,
+                                           int rank, int size, int timeout_ms,
+                                           baton__bootstrap_t **out)
 {
-    bootstrap_store_t self = {
+    bootstrap_store_t *self = (void *)store_allocate(sizeof *self);
+    if (self == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    *self = (bootstrap_store_t){
         .shared = {.function = use->function,
                    .rank = rank,
                    .size = size,
@@ -508,37 +511,27 @@ baton_status_t baton__store_meet(
                    .allocate = store_allocate,
                    .release = store_release,
                    .gather = store_gather,
-                   .begin_wire = store_begin_wire,
                    .open_wire = store_open_wire,
                    .test = store_test,
                    .missing = store_missing},
         .use = use,
         .head = {.nonce = baton__share_random(), .size = size}};
-    if (!make_records(&self, size > BATON__MEETING_BYTES
-                                 ? (size_t)size
-                                 : BATON__MEETING_BYTES)) {
+    if (!make_records(self, 0)) {
+        baton__free(self);
         return BATON_ERR_NO_MEMORY;
     }
-    baton_status_t status = make(&self.shared, arg);
-    if (self.spans) {
-        confirm(&self);
-    }
-    if (self.wire != NULL) {
-        self.wire->shared.close(&self.wire->shared, false);
-    }
-    baton__free(self.records);
-    return status;
+    *out = &self->shared;
+    return BATON_OK;
 }
 
-typedef struct group_to_create {
-    baton_engine_t *engine;
-    baton_group_t **out;
-} group_to_create_t;
-
-static baton_status_t create_group(baton__bootstrap_t *bootstrap, void *arg)
+void baton__bootstrap_close_store(baton__bootstrap_t *shared)
 {
-    const group_to_create_t *group = arg;
-    return baton__mpi_create_group(group->engine, bootstrap, group->out);
+    bootstrap_store_t *self = (bootstrap_store_t *)shared;
+    if (self->spans) {
+        confirm(self);
+    }
+    baton__free(self->records);
+    baton__free(self);
 }
 
 baton_status_t baton__store_create_group(const baton__store_use_t *use,
@@ -546,8 +539,14 @@ baton_status_t baton__store_create_group(const baton__store_use_t *use,
                                          int size, int timeout_ms,
                                          baton_group_t **out)
 {
-    group_to_create_t group = {engine, out};
-    return baton__store_meet(use, rank, size, timeout_ms, create_group, &group);
+    baton__bootstrap_t *bootstrap = NULL;
+    baton_status_t status =
+        baton__bootstrap_open_store(use, rank, size, timeout_ms, &bootstrap);
+    if (status == BATON_OK) {
+        status = baton__mpi_create_group(engine, bootstrap, out);
+        baton__bootstrap_close_store(bootstrap);
+    }
+    return status;
 }
 
 baton_status_t baton_group_create_store(baton_engine_t *engine,
@@ -555,8 +554,8 @@ baton_status_t baton_group_create_store(baton_engine_t *engine,
                                         int size, const char *name,
                                         int timeout_ms, baton_group_t **out)
 {
-    const baton__store_use_t use = {"baton_group_create_store", store, name,
-                                    NULL};
+    const baton__store_use_t use = {
+        .function = __func__, .store = store, .name = name};
     baton_status_t status = baton__store_check(&use);
     if (status == BATON_OK && (size < 1 || rank < 0 || rank >= size)) {
         status = baton__error(BATON_ERR_INVALID,

@@ -27,14 +27,14 @@ baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
                                 void *value, size_t bytes, size_t *bytes_out);
 void baton__store_remove(const baton__store_use_t *use, const char *key);
 
-/* Calls `make`, and passes it `arg` and a bootstrap of `size` ranks, this one
-   being `rank`. Returns the status of `make`, or BATON_ERR_NO_MEMORY if there
-   is no memory for the bootstrap. The bootstrap waits for at most `timeout_ms`
-   for ranks that have not called this function; if `timeout_ms` is negative, it
-   waits for ever. */
-baton_status_t baton__store_meet(
-    const baton__store_use_t *use, int rank, int size, int timeout_ms,
-    baton_status_t (*make)(baton__bootstrap_t *, void *arg), void *arg);
+/* Opens a bootstrap of `size` ranks, of which this one is `rank`, that waits
+   for at most `timeout_ms` for ranks that have not called this function; if
+   `timeout_ms` is negative, it waits for ever. `use` must exist until the
+   bootstrap is closed. Returns BATON_ERR_NO_MEMORY if there is no memory. */
+baton_status_t baton__bootstrap_open_store(const baton__store_use_t *use,
+                                           int rank, int size, int timeout_ms,
+                                           baton__bootstrap_t **out);
+void baton__bootstrap_close_store(baton__bootstrap_t *shared);
 
 /* Creates the group. Waits for at most `timeout_ms` for ranks that have not
    called this function; if `timeout_ms` is negative, waits for ever. */

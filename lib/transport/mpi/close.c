@@ -1,5 +1,5 @@
-/* How an MPI endpoint is closed, or kept for the next group of the same ranks,
-   and what happens in MPI_Finalize. */
+/* How an MPI endpoint is closed, or cached for the next group of the same
+   ranks, and what happens in MPI_Finalize. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -15,18 +15,19 @@ enum { ASK_NS = 250000000 };
 
 /* The endpoint that was closed last, if all its ranks are on this host and have
    left it together. A later group of the same ranks takes it over
-   (baton__mpi_take_kept), because closing it and opening another takes far
+   (baton__mpi_take_cached), because closing it and opening another takes far
    longer. The pointer is atomic because threads may create and close groups of
    different ranks at the same time. */
-static _Atomic(baton__mpi_t *) kept;
+static _Atomic(baton__mpi_t *) cached;
 
 void baton__mpi_on_finalize(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
-    /* A closed endpoint that is kept for a later group is freed here. */
-    if (atomic_compare_exchange_strong_explicit(
-            &kept, &unused, NULL, memory_order_acq_rel, memory_order_relaxed)) {
+    /* A closed endpoint that is cached for a later group is freed here. */
+    if (atomic_compare_exchange_strong_explicit(&cached, &unused, NULL,
+                                                memory_order_acq_rel,
+                                                memory_order_relaxed)) {
         baton__mpi_discard(mpi, false);
         return;
     }
@@ -137,9 +138,9 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
     }
 }
 
-/* Returns true if the endpoint can be kept for another group of the same ranks:
-   all are on this host, none was lost, this rank has nothing in motion, and
-   there is a wire, which calls baton__mpi_on_finalize when MPI ends. */
+/* Returns true if the endpoint can be cached for another group of the same
+   ranks: all are on this host, none was lost, this rank has nothing in motion,
+   and there is a wire, which calls baton__mpi_on_finalize when MPI ends. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
     return mpi->wire != NULL && mpi->net.peers == 0 && mpi->host.count > 1 &&
@@ -164,18 +165,18 @@ void baton__mpi_close(void *endpoint)
         baton__answers_hang_up(&mpi->answers);
         baton__mappings_clear(&mpi->host.mappings);
         baton__segments_clear(&mpi->host.segments);
-        mpi = atomic_exchange_explicit(&kept, mpi, memory_order_acq_rel);
+        mpi = atomic_exchange_explicit(&cached, mpi, memory_order_acq_rel);
     }
     baton__mpi_discard(mpi, in_use);
 }
 
-baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
-                                   baton_status_t local, const cpu_set_t *own)
+baton__mpi_t *baton__mpi_take_cached(const baton__exchange_t *exchange,
+                                     baton_status_t local, const cpu_set_t *own)
 {
     baton__mpi_t *mpi =
-        atomic_exchange_explicit(&kept, NULL, memory_order_acq_rel);
-    if (mpi != NULL && local == BATON_OK && mpi->rank == meeting->rank &&
-        mpi->size == meeting->size && CPU_EQUAL(own, &mpi->processors)) {
+        atomic_exchange_explicit(&cached, NULL, memory_order_acq_rel);
+    if (mpi != NULL && local == BATON_OK && mpi->rank == exchange->rank &&
+        mpi->size == exchange->size && CPU_EQUAL(own, &mpi->processors)) {
         return mpi;
     }
     baton__mpi_discard(mpi, false);

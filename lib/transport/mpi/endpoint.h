@@ -63,7 +63,7 @@
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
-       meeting.c    the exchanges between ranks while they open; bootstrap.h
+       exchange.c   the exchanges between ranks while they open; bootstrap.h
        local.c      what the ranks of a host share
        close.c      closing; MPI_Finalize
        open.c       opening
@@ -72,7 +72,7 @@
 
 #include "base/list.h"
 #include "transport/mpi/answers.h"
-#include "transport/mpi/bootstrap.h"
+#include "transport/mpi/exchange.h"
 #include "transport/mpi/links.h"
 #include "transport/mpi/packet.h"
 #include "transport/shm/host.h"
@@ -788,92 +788,11 @@ bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
 
-/* ---- meeting.c: the exchanges between ranks while they open -------------- */
-
-/* The exchanges by which ranks open their endpoints. All ranks call each of
-   these functions. It is an error if the bootstrap fails, ranks do not come in
-   time, the ranks run different versions of Baton, a rank's process has ended,
-   or a rank that took part before does not answer for BATON_PEER_TIMEOUT_MS.
-   The first error is kept. After an error the functions do nothing, and `data`
-   is NULL. */
-typedef struct baton__meeting {
-    baton__bootstrap_t *bootstrap;
-    int rank, size;
-    baton_status_t status;
-    unsigned char *memory; /* holds `data` and `members` */
-    unsigned char *data;   /* result of the last exchange */
-    /* By rank: the rank's record of the first exchange. Valid after that
-       exchange has ended. */
-    struct baton__member *members;
-    uint64_t secret;
-    /* The socket on which peers report a rank that has ended; or -1. */
-    int listener;
-    /* The endpoint that this rank has kept from an earlier group, which watches
-       the processes of this host; or NULL. */
-    const baton__mpi_t *kept;
-    /* In the last exchange of a group without MPI: the shared memory in which
-       the ranks agree whether the group is made (baton__host_decide). Otherwise
-       NULL. */
-    const baton__host_t *host;
-    /* At least one exchange has ended, so all ranks are making the group. */
-    bool met;
-    bool reported; /* a warning about the long wait was logged */
-} baton__meeting_t;
-
-/* The most bytes that a rank contributes to an exchange, unless it contributes
-   one byte for each rank. */
-enum { BATON__MEETING_BYTES = 256 };
-
-/* If this fails, which it does with BATON_ERR_NO_MEMORY, baton__meeting_end
-   must not be called. */
-baton_status_t baton__meeting_begin(baton__meeting_t *self,
-                                    baton__bootstrap_t *bootstrap);
-void baton__meeting_end(baton__meeting_t *self);
-
-/* The place where this process runs. */
-typedef struct baton__location {
-    /* Hash of the host's name and of its kernel's boot id, as names may be
-       equal. */
-    uint64_t host;
-    /* the numbers of the process's PID and network namespaces; 0: unknown */
-    uint64_t pids, network;
-} baton__location_t;
-
-const baton__location_t *baton__meeting_location(void);
-
-/* Makes the first exchange, after which the ranks know each other's processes.
-   `kept` is the endpoint that this rank has kept, or NULL. Returns true if all
-   ranks have kept the same group's endpoint. */
-bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
-
-/* Gathers the `bytes` bytes at `own` of all ranks, in the order of ranks. The
-   result is valid until the next exchange; it is NULL after an error. */
-void *baton__meeting_gather(baton__meeting_t *self, const void *own,
-                            size_t bytes);
-
-/* Exchanges the statuses of all ranks. Returns `local`, this rank's, if that is
-   an error, and otherwise the worst status of any rank. */
-baton_status_t baton__meeting_agree(baton__meeting_t *self,
-                                    baton_status_t local);
-
-/* Agrees like baton__meeting_agree, as the last exchange. If a rank ends during
-   it, some ranks may notice and others not. On each host all ranks still have
-   the same outcome: either an error, or a group that later reports the loss. */
-baton_status_t baton__meeting_conclude(baton__meeting_t *self,
-                                       baton__host_t *host,
-                                       baton_status_t local);
-
-/* Makes the wire by the bootstrap's functions begin_wire and open_wire, which
-   must not be NULL. `sends` is true if messages are to go over the wire. All
-   ranks pass the same value. */
-baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
-                                        baton__wire_t **out);
-
 /* ---- local.c: the memory and sockets that ranks of a host share ---------- */
 
 /* What is known of this host while the endpoint is opened. */
 typedef struct baton__opening {
-    baton__meeting_t *meeting;
+    baton__exchange_t *exchange;
     const int *of; /* by rank: the number of the rank's host */
     /* size: number of ranks on this host. most: number of ranks on the largest
        host. */
@@ -921,8 +840,9 @@ void baton__mpi_on_finalize(void *endpoint);
    BATON_OK, if that group had the same ranks, and if the processors on which
    this rank may run now, `own`, are those on which it might run when the
    endpoint was opened. Otherwise frees the endpoint, and returns NULL. */
-baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
-                                   baton_status_t local, const cpu_set_t *own);
+baton__mpi_t *baton__mpi_take_cached(const baton__exchange_t *exchange,
+                                     baton_status_t local,
+                                     const cpu_set_t *own);
 
 /* ---- open.c: opening ----------------------------------------------------- */
 
@@ -934,6 +854,6 @@ baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out);
    any rank fails, all ranks fail; on the others the error message says that
    another rank has failed. On success closing the endpoint is collective, too;
    before any rank sends, the caller must make all ranks agree once more
-   (baton__meeting_conclude). */
-baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
-                               baton__mpi_t **out);
+   (baton__exchange_conclude). */
+baton_status_t baton__mpi_open(baton__exchange_t *exchange,
+                               baton_status_t local, baton__mpi_t **out);

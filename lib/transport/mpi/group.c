@@ -29,16 +29,16 @@ static baton_status_t check_endpoint(const baton_engine_t *engine,
 }
 
 static baton_status_t mpi_group_create(baton_engine_t *engine,
-                                       baton__meeting_t *meeting,
+                                       baton__exchange_t *exchange,
                                        baton_group_t **out)
 {
-    const char *function = meeting->bootstrap->function;
+    const char *function = exchange->bootstrap->function;
     const bool given = baton__is_given(engine, true, function, "engine") &&
                        baton__is_given(out, true, function, "out");
     baton__mpi_t *mpi = NULL;
     baton_group_t *group = NULL;
     baton_status_t status =
-        baton__mpi_open(meeting, given ? BATON_OK : BATON_ERR_INVALID, &mpi);
+        baton__mpi_open(exchange, given ? BATON_OK : BATON_ERR_INVALID, &mpi);
     if (status != BATON_OK) {
         return status;
     }
@@ -47,7 +47,7 @@ static baton_status_t mpi_group_create(baton_engine_t *engine,
         status = baton_group_create(engine, &mpi->transport, mpi, mpi->rank,
                                     mpi->size, &group);
     }
-    baton_status_t all = baton__meeting_conclude(meeting, &mpi->host, status);
+    baton_status_t all = baton__exchange_conclude(exchange, &mpi->host, status);
     if (status != BATON_OK) {
         mpi->transport.close(mpi);
         return status;
@@ -66,11 +66,11 @@ baton_status_t baton__mpi_create_group(baton_engine_t *engine,
                                        baton__bootstrap_t *bootstrap,
                                        baton_group_t **out)
 {
-    baton__meeting_t meeting;
-    baton_status_t status = baton__meeting_begin(&meeting, bootstrap);
+    baton__exchange_t exchange;
+    baton_status_t status = baton__exchange_begin(&exchange, bootstrap);
     if (status == BATON_OK) {
-        status = mpi_group_create(engine, &meeting, out);
-        baton__meeting_end(&meeting);
+        status = mpi_group_create(engine, &exchange, out);
+        baton__exchange_end(&exchange);
     }
     return status;
 }

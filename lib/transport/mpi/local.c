@@ -21,7 +21,8 @@ typedef char reason_t[200];
 static void local_say(const baton__opening_t *host, reason_t *why,
                       const char *what)
 {
-    (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
+    (void)snprintf(*why, sizeof *why, "rank %d: %s", host->exchange->rank,
+                   what);
 }
 
 /* Returns the flags that all ranks of this host have set. If ranks of this host
@@ -33,10 +34,10 @@ static unsigned all_of(const baton__opening_t *host, unsigned flags,
         unsigned flags;
         reason_t why;
     } * all, own = {.flags = flags};
-    static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
+    static_assert(sizeof own <= BATON__EXCHANGE_BYTES, "a record fits");
     memcpy(own.why, *why, sizeof *why);
-    all = baton__meeting_gather(host->meeting, &own, sizeof own);
-    for (int i = host->meeting->size; all != NULL && i-- > 0;) {
+    all = baton__exchange_gather(host->exchange, &own, sizeof own);
+    for (int i = host->exchange->size; all != NULL && i-- > 0;) {
         bool local = host->of[i] == host->of[host->first];
         flags &= local ? all[i].flags : flags;
         if (local && all[i].why[0] != '\0') {
@@ -126,7 +127,7 @@ static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
     /* The first rank takes part in this exchange only after it has passed the
        file. */
     const int *all =
-        baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
+        baton__exchange_gather(host->exchange, &buffers, sizeof buffers);
     if (host->index != 0 && host->socket >= 0) {
         file = baton__share_take(host->socket, host->secret);
         if (file < 0) {
@@ -163,11 +164,11 @@ static bool watch_each_other(baton__mpi_t *mpi, const baton__opening_t *host,
                                  (host->index + k) % host->size);
         }
         if (k % BATON__LIVENESS_ROUND == 0 || k == host->most - 1) {
-            (void)baton__meeting_agree(host->meeting, BATON_OK);
+            (void)baton__exchange_agree(host->exchange, BATON_OK);
             if (open) {
                 baton__liveness_take(liveness, doorbell);
             }
-            (void)baton__meeting_agree(host->meeting, BATON_OK);
+            (void)baton__exchange_agree(host->exchange, BATON_OK);
         }
     }
     if (open && liveness->error != 0) {
@@ -240,10 +241,11 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
     }
     able = all_of(host, able, &unread);
     mpi->reads = able & READS && host->reads;
-    if (host->meeting->status != BATON_OK && open) {
+    if (host->exchange->status != BATON_OK && open) {
         baton__host_close(&mpi->host);
     }
-    if (host->meeting->status != BATON_OK || host->size == 1 || !host->shares) {
+    if (host->exchange->status != BATON_OK || host->size == 1 ||
+        !host->shares) {
         return false;
     }
     if (!open) {
@@ -258,7 +260,7 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
         log_lack(host, LACK_CMA, unread);
     }
     local_number(mpi);
-    if (!mpi->reads && host->meeting->bootstrap->is_store) {
+    if (!mpi->reads && host->exchange->bootstrap->is_store) {
         /* A group that meets in a store may have no wire. So data that a rank
            may not read from its peer's memory is sent in parts through the
            ring. */

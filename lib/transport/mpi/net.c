@@ -59,7 +59,7 @@ bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
     return bytes > BATON__BODY_LONGEST && mpi->peers[peer].local < 0 &&
-           mpi->wire->takes_device();
+           mpi->wire->takes_device;
 }
 
 /* ---- MPI_Finalize ------------------------------------------------------ */

@@ -38,7 +38,7 @@ typedef struct record {
     /* This rank's values of BATON_SHM, BATON_CMA and BATON_VERIFY. */
     bool shares, reads, verifies;
 } record_t;
-static_assert(sizeof(record_t) <= BATON__MEETING_BYTES, "there is room");
+static_assert(sizeof(record_t) <= BATON__EXCHANGE_BYTES, "a record fits");
 
 /* Returns the number of processors that its control group grants this process,
    rounded up; INT_MAX if there is no known limit. */
@@ -80,7 +80,7 @@ static int count_ranks(const baton__opening_t *host)
 
 static record_t own_record(void)
 {
-    const baton__location_t *place = baton__meeting_location();
+    const baton__location_t *place = baton__location_own();
     return (record_t){.host = place->host,
                       .network = place->network,
                       .quota = open_quota(),
@@ -182,7 +182,7 @@ static baton_status_t open_places(baton__mpi_t *mpi,
 /* Exchanges the addresses of all ranks. All hosts then use the smallest number
    of processors of any host: algorithms are chosen by this number, and must be
    the same on all ranks. */
-static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
+static void exchange_places(baton__mpi_t *mpi, baton__exchange_t *exchange)
 {
     struct {
         int processors;
@@ -192,14 +192,14 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
     } * all, own = {.processors = mpi->transport.host_processors,
                     .answers = mpi->answers.places[mpi->rank],
                     .process.number = (int)getpid(),
-                    .process.pids = baton__meeting_location()->pids};
+                    .process.pids = baton__location_own()->pids};
     (void)gethostname(own.process.host, sizeof own.process.host - 1);
-    static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
+    static_assert(sizeof own <= BATON__EXCHANGE_BYTES, "a record fits");
     baton__link_place_t *links = mpi->net.links.places;
     if (links != NULL) {
         own.link = links[mpi->rank];
     }
-    all = baton__meeting_gather(meeting, &own, sizeof own);
+    all = baton__exchange_gather(exchange, &own, sizeof own);
     for (int i = 0; all != NULL && i < mpi->size; i++) {
         mpi->answers.places[i] = all[i].answers;
         mpi->processes[i] = all[i].process;
@@ -232,7 +232,7 @@ static void prove_addresses(baton__mpi_t *mpi, const baton__opening_t *host)
                                  bytes, deadline_ns);
     }
     const unsigned char *all =
-        baton__meeting_gather(host->meeting, mpi->net.reached, size);
+        baton__exchange_gather(host->exchange, mpi->net.reached, size);
     if (all != NULL) {
         memcpy(mpi->net.reached, all + (size_t)host->first * size, size);
     }
@@ -369,11 +369,12 @@ baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out)
 static baton_status_t open_complete(baton__mpi_t *mpi,
                                     const baton__opening_t *host)
 {
+    baton__bootstrap_t *bootstrap = host->exchange->bootstrap;
     baton_status_t status =
-        host->meeting->bootstrap->is_store && mpi->keeps_off
+        bootstrap->is_store && mpi->keeps_off
             ? BATON_OK
-            : baton__meeting_open_wire(host->meeting, !mpi->keeps_off,
-                                       &mpi->wire);
+            : bootstrap->open_wire(bootstrap, host->exchange, !mpi->keeps_off,
+                                   &mpi->wire);
     if (status == BATON_OK) {
         status = baton__mpi_reserve_notices(mpi);
     }
@@ -383,17 +384,17 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
     if (status == BATON_OK && mpi->size > 1) {
         status = open_places(mpi, host);
     }
-    return status == BATON_OK && mpi->wire != NULL
+    return status == BATON_OK && mpi->wire != NULL && mpi->wire->watch != NULL
                ? mpi->wire->watch(mpi->wire, baton__mpi_on_finalize, mpi)
                : status;
 }
 
 /* Opens the memory that the ranks of this host share, the wire, and this rank's
    listeners; then exchanges the addresses of all ranks. */
-static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
+static baton_status_t mpi_open_parts(baton__mpi_t *mpi, baton__opening_t *host)
 {
     baton_status_t status =
-        baton__meeting_agree(host->meeting, baton__local_open(mpi, host));
+        baton__exchange_agree(host->exchange, baton__local_open(mpi, host));
     if (status != BATON_OK) {
         return status;
     }
@@ -402,31 +403,30 @@ static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
        that is sent earlier wakes nobody. */
     mpi->transport.strangers = mpi->net.peers > 0;
     mpi->keeps_off = mpi->net.peers == 0 && mpi->reads;
-    status = baton__meeting_agree(host->meeting, open_complete(mpi, host));
+    status = baton__exchange_agree(host->exchange, open_complete(mpi, host));
     if (status == BATON_OK && mpi->size > 1) {
-        exchange_places(mpi, host->meeting);
+        exchange_places(mpi, host->exchange);
     }
     if (status == BATON_OK && mpi->net.peers > 0) {
         outlive_broken_pipes();
         prove_addresses(mpi, host);
     }
-    return status == BATON_OK ? host->meeting->status : status;
+    return status == BATON_OK ? host->exchange->status : status;
 }
 
-static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
-                               baton__mpi_t **out)
+/* Opens a new endpoint; `local` is this rank's status so far. */
+static baton_status_t open_new(baton__mpi_t *mpi, baton__exchange_t *exchange,
+                               baton_status_t local)
 {
-    baton__opening_t host = {.meeting = meeting};
+    baton__opening_t host = {.exchange = exchange};
     const record_t own = own_record();
-    const record_t *records = baton__meeting_gather(meeting, &own, sizeof own);
+    const record_t *records =
+        baton__exchange_gather(exchange, &own, sizeof own);
     if (records == NULL) {
-        return meeting->status;
+        return exchange->status;
     }
-    baton_status_t status =
-        local != BATON_OK ? local
-                          : baton__mpi_make(meeting->rank, meeting->size, out);
-    if (status == BATON_OK && *out != NULL) {
-        read_records(*out, records, &host);
+    if (local == BATON_OK) {
+        read_records(mpi, records, &host);
     }
     host.socket = host.size > 1 && host.shares && host.reaches
                       ? baton__share_socket(host.secret, host.index)
@@ -434,21 +434,21 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
     host.error = errno;
     /* After this agreement all ranks have opened their sockets, or have failed
        to, so descriptors can be sent. */
-    status = baton__meeting_agree(meeting, status);
-    if (status == BATON_OK && *out != NULL) {
-        status = open_meet(*out, &host);
+    baton_status_t status = baton__exchange_agree(exchange, local);
+    if (status == BATON_OK) {
+        status = mpi_open_parts(mpi, &host);
     }
     baton__descriptor_close(&host.socket);
     return status;
 }
 
-baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
-                               baton__mpi_t **out)
+baton_status_t baton__mpi_open(baton__exchange_t *exchange,
+                               baton_status_t local, baton__mpi_t **out)
 {
     const cpu_set_t own = own_processors();
-    baton__mpi_t *mpi = baton__mpi_take_kept(meeting, local, &own);
+    baton__mpi_t *mpi = baton__mpi_take_cached(exchange, local, &own);
     baton_status_t status = BATON_OK;
-    if (baton__meeting_keeps(meeting, mpi)) {
+    if (baton__exchange_first(exchange, mpi)) {
         /* All ranks have left the previous group, so its last notices are in
            the inbox. They are dropped before the ranks agree that there is a
            new group. */
@@ -460,7 +460,10 @@ baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
     } else {
         baton__mpi_discard(mpi, false);
         mpi = NULL;
-        status = open_new(meeting, local, &mpi);
+        status = local == BATON_OK
+                     ? baton__mpi_make(exchange->rank, exchange->size, &mpi)
+                     : local;
+        status = open_new(mpi, exchange, status);
     }
     if (status != BATON_OK) {
         baton__mpi_discard(mpi, false);

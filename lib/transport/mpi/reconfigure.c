@@ -16,7 +16,7 @@
    which they add nothing. It repeats these all-reduces while it waits, so that
    the death of a living rank is noticed. */
 #include "transport/mpi/bootstrap_store.h"
-#include "transport/mpi/endpoint.h"
+#include "transport/mpi/exchange.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -74,7 +74,7 @@ static size_t call_bytes(int64_t size)
 
 static baton__process_id_t own_process_id(void)
 {
-    const baton__location_t *location = baton__meeting_location();
+    const baton__location_t *location = baton__location_own();
     return (baton__process_id_t){.host = (int64_t)(location->host & INT64_MAX),
                                  .pids = (int64_t)(location->pids & INT64_MAX),
                                  .process = getpid()};
@@ -205,9 +205,10 @@ static baton_status_t call_lead(caller_t *self)
                                 call_bytes(call->size));
     }
     call_pause();
-    return status != BATON_OK && status != BATON_AGAIN ? status
-           : baton__clock_ns() < self->until_ns        ? BATON_OK
-                                                       : BATON_ERR_TIMEOUT;
+    if (status != BATON_OK && status != BATON_AGAIN) {
+        return status;
+    }
+    return baton__clock_ns() < self->until_ns ? BATON_OK : BATON_ERR_TIMEOUT;
 }
 
 /* Passes the call on to the other living ranks, again and again, until it is
@@ -249,23 +250,22 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
                                        const char *name, int timeout_ms,
                                        baton_group_t **out)
 {
-    caller_t self = {.use = {__func__, store, name, NULL},
-                     .size = size,
-                     .until_ns = baton__deadline(timeout_ms)};
+    caller_t self = {
+        .use = {.function = __func__, .store = store, .name = name},
+        .size = size,
+        .until_ns = baton__deadline(timeout_ms)};
     baton_status_t status = baton__store_check(&self.use);
     if (status == BATON_OK && (!baton__is_group(old, __func__) ||
                                !baton__is_given(out, true, __func__, "out"))) {
         status = baton__error_status();
     }
-    if (status == BATON_OK) {
-        status = baton_group_shrink(old, timeout_ms, &self.living);
-        if (status != BATON_OK) {
-            return baton_error_set(status, "%s: %s", __func__,
-                                   baton_error_message());
-        }
-    }
     if (status != BATON_OK) {
         return status;
+    }
+    status = baton_group_shrink(old, timeout_ms, &self.living);
+    if (status != BATON_OK) {
+        return baton_error_set(status, "%s: %s", __func__,
+                               baton_error_message());
     }
     const int count = baton_group_size(self.living);
     status = size >= count && size <= BATON__SHRINK_RANKS
@@ -320,7 +320,8 @@ baton_status_t baton_group_join(baton_engine_t *engine,
                                 const baton_store_t *store, const char *name,
                                 int timeout_ms, baton_group_t **out)
 {
-    const baton__store_use_t use = {__func__, store, name, NULL};
+    const baton__store_use_t use = {
+        .function = __func__, .store = store, .name = name};
     const uint64_t until_ns = baton__deadline(timeout_ms);
     const int64_t own = random_number();
     call_t call;

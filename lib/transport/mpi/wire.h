@@ -54,18 +54,19 @@ struct baton__wire {
     /* Writes a sentence about the error to `out`. */
     void (*text)(int code, char out[BATON__WIRE_TEXT]);
 
-    /* Returns true if the wire can send device memory, and receive into it. */
-    bool (*takes_device)(void);
-
     /* Makes the wire call `ended` when the wire is about to end by itself, as
        MPI does in MPI_Finalize. After this call of `ended`, no function but
-       `close` may be called. */
+       `close` may be called. The function is NULL if the wire does not end
+       before the process does. */
     baton_status_t (*watch)(baton__wire_t *self, void (*ended)(void *arg),
                             void *arg);
 
     /* Frees the wire. If `in_use`, messages may still be on the wire, so the
        memory that they use is left until the process ends. */
     void (*close)(baton__wire_t *self, bool in_use);
+
+    /* The wire can send device memory, and receive into it. */
+    bool takes_device;
 
     /* The functions may be called while other threads of the application call
        the library over which the wire goes. */

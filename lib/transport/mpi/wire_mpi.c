@@ -246,7 +246,7 @@ baton_status_t baton__wire_open_mpi(MPI_Comm comm, baton__wire_t **out)
                                     .cancel = wire_mpi_cancel,
                                     .goes_on = wire_mpi_goes_on,
                                     .text = wire_mpi_text,
-                                    .takes_device = wire_mpi_takes_device,
+                                    .takes_device = wire_mpi_takes_device(),
                                     .watch = wire_mpi_watch,
                                     .close = wire_mpi_close},
                          .comm = comm,

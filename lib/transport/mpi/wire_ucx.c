@@ -399,18 +399,6 @@ static void wire_ucx_cancel(baton__wire_t *shared, baton__request_t *request)
     (void)wire_ucx_release(shared, request);
 }
 
-static bool wire_ucx_takes_device(void)
-{
-    return false;
-}
-
-/* Does nothing: UCX, unlike MPI, does not end before the process does. */
-static baton_status_t wire_ucx_watch(baton__wire_t *shared,
-                                     void (*ended)(void *arg), void *arg)
-{
-    return BATON_OK;
-}
-
 /* ---- opening and closing ------------------------------------------------- */
 
 /* Makes UCX hand its buffered data to the kernel, for at most FLUSH_NS. */
@@ -533,8 +521,6 @@ static const baton__wire_t ucx_wire = {.send = wire_ucx_send,
                                        .release = wire_ucx_release,
                                        .cancel = wire_ucx_cancel,
                                        .text = wire_ucx_text,
-                                       .takes_device = wire_ucx_takes_device,
-                                       .watch = wire_ucx_watch,
                                        .close = wire_ucx_close,
                                        .is_threaded = true};
 

@@ -35,34 +35,21 @@ socklen_t baton__peer_address(const baton__peer_state_t *state,
     return (socklen_t)(name - (char *)address);
 }
 
-static baton_status_t doorbell_system_error(baton__doorbell_t *doorbell,
-                                            const char *what)
-{
-    baton_status_t status = baton__error(BATON_ERR_SYSTEM, "doorbell: %s: %s",
-                                         what, baton__errno_text(errno));
-    baton__doorbell_close(doorbell);
-    return status;
-}
-
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index)
 {
-    doorbell->states = states;
-    doorbell->index = index;
-    doorbell->socket = baton__descriptor_move(
-        socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (doorbell->socket < 0) {
-        return doorbell_system_error(doorbell, "socket");
-    }
     baton__peer_state_t *own = &states[index];
+    struct sockaddr_un address;
     own->process = (uint32_t)getpid();
     own->nonce = baton__share_random();
-    struct sockaddr_un address;
     socklen_t bytes = baton__peer_address(own, BATON__FOR_DOORBELL, &address);
-    if (bind(doorbell->socket, (struct sockaddr *)&address, bytes) != 0) {
-        return doorbell_system_error(doorbell, "bind");
-    }
-    return BATON_OK;
+    doorbell->states = states;
+    doorbell->index = index;
+    doorbell->socket = baton__share_bind(&address, bytes);
+    return doorbell->socket >= 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_SYSTEM, "doorbell: socket or bind: %s",
+                              baton__errno_text(errno));
 }
 
 void baton__doorbell_close(baton__doorbell_t *doorbell)
@@ -157,15 +144,15 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
    has woken it. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
-    int kept = 0;
+    int left = 0;
     for (int i = 0; i < doorbell->due_count; i++) {
         baton__due_t due = doorbell->due[i];
         if (atomic_load_explicit(&doorbell->states[due.index].armed,
                                  memory_order_relaxed) == due.armed) {
-            doorbell->due[kept++] = due;
+            doorbell->due[left++] = due;
         }
     }
-    doorbell->due_count = kept;
+    doorbell->due_count = left;
 }
 
 void baton__doorbell_ring_due(baton__doorbell_t *doorbell,

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 /* Buffers may take at most MOST_BYTES of /dev/shm, and at most 1 / MOST_PART of
    its free space: other programs need space there, too. */
@@ -30,8 +29,8 @@
 
 int baton__host_afford(int count, int wanted)
 {
-    size_t room = baton__share_room() / MOST_PART;
-    size_t bytes = room < MOST_BYTES ? room : MOST_BYTES;
+    size_t part = baton__share_free_bytes() / MOST_PART;
+    size_t bytes = part < MOST_BYTES ? part : MOST_BYTES;
     size_t each = bytes / sizeof(baton__host_buffer_t) / (size_t)count;
     return each < (size_t)wanted ? (int)each : wanted;
 }
@@ -347,13 +346,22 @@ void baton__host_spread(baton__host_t *host)
 typedef ssize_t (*copy_fn)(pid_t, const struct iovec *, unsigned long,
                            const struct iovec *, unsigned long, unsigned long);
 
-static ssize_t copy_once(const baton__host_t *host, int index, copy_fn copy,
-                         void *here, uint64_t address, size_t bytes)
+static int host_copy(const baton__host_t *host, int index, copy_fn copy,
+                     void *here, uint64_t address, size_t bytes)
 {
+    const pid_t process = (pid_t)host->doorbell.states[index].process;
     struct iovec local = {here, bytes};
     struct iovec remote = {(void *)(uintptr_t)address, bytes};
-    return copy((pid_t)host->doorbell.states[index].process, &local, 1, &remote,
-                1, 0);
+    while (local.iov_len > 0) {
+        ssize_t done = copy(process, &local, 1, &remote, 1, 0);
+        if (done <= 0) {
+            return done < 0 ? errno : EFAULT;
+        }
+        local.iov_base = (char *)local.iov_base + done;
+        remote.iov_base = (char *)remote.iov_base + done;
+        local.iov_len = remote.iov_len -= (size_t)done;
+    }
+    return 0;
 }
 
 /* If a value that was read is not the process's nonce, it is from an unrelated
@@ -368,29 +376,12 @@ int baton__host_probe(const baton__host_t *host, bool write)
         if (i == host->index) {
             continue;
         }
-        if (copy_once(host, i, copy, &value, host->probes[i], sizeof value) <
-            0) {
-            error = errno;
-        } else if (value != host->doorbell.states[i].nonce) {
+        error = host_copy(host, i, copy, &value, host->probes[i], sizeof value);
+        if (error == 0 && value != host->doorbell.states[i].nonce) {
             error = ESRCH;
         }
     }
     return error;
-}
-
-static int host_copy_all(const baton__host_t *host, int index, copy_fn copy,
-                         char *here, uint64_t address, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t done = copy_once(host, index, copy, here, address, bytes);
-        if (done <= 0) {
-            return done < 0 ? errno : EFAULT;
-        }
-        here += done;
-        address += (uint64_t)done;
-        bytes -= (size_t)done;
-    }
-    return 0;
 }
 
 int baton__host_read(const baton__host_t *host, int index, void *target,
@@ -400,12 +391,12 @@ int baton__host_read(const baton__host_t *host, int index, void *target,
         memcpy(target, (const void *)(uintptr_t)address, bytes);
         return 0;
     }
-    return host_copy_all(host, index, process_vm_readv, target, address, bytes);
+    return host_copy(host, index, process_vm_readv, target, address, bytes);
 }
 
 int baton__host_write(const baton__host_t *host, int index, uint64_t address,
                       const void *source, size_t bytes)
 {
-    return host_copy_all(host, index, process_vm_writev,
-                         (char *)(uintptr_t)source, address, bytes);
+    return host_copy(host, index, process_vm_writev, (void *)(uintptr_t)source,
+                     address, bytes);
 }

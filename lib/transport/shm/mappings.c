@@ -113,23 +113,21 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     const baton__segment_table_t *tables,
                                     baton__freed_count_t *freed, int peers)
 {
+    struct sockaddr_un address;
+    socklen_t bytes = baton__peer_address(own, BATON__FOR_MAPPINGS, &address);
     *self = (baton__mappings_t){
-        .socket = baton__descriptor_move(
-            socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+        .socket = baton__share_bind(&address, bytes),
         .peers = peers,
         .tables = tables,
         .freed = freed,
         .at = baton__alloc((size_t)peers * BATON__SEGMENTS, sizeof *self->at)};
-    struct sockaddr_un address;
-    socklen_t bytes = baton__peer_address(own, BATON__FOR_MAPPINGS, &address);
     baton_status_t status = BATON_OK;
     if (self->at == NULL) {
         status = baton__error(BATON_ERR_NO_MEMORY,
                               "shared memory: no memory for the mappings of "
                               "%d processes",
                               peers);
-    } else if (self->socket < 0 ||
-               bind(self->socket, (struct sockaddr *)&address, bytes) != 0) {
+    } else if (self->socket < 0) {
         status =
             baton__error(BATON_ERR_SYSTEM, "shared memory: socket or bind: %s",
                          baton__errno_text(errno));

@@ -38,7 +38,6 @@ static void unmake(baton__segment_t *segment)
     }
     baton__descriptor_close(&segment->file);
     baton__free(segment->sent);
-    *segment = (baton__segment_t){.file = -1};
 }
 
 /* Logs that this process has no segments, once in the life of the process. Does
@@ -121,7 +120,7 @@ static baton__segment_t segments_leave(baton__segments_t *self,
     atomic_store_explicit(&self->table->ids[baton__segment_place(left.id)], 0,
                           memory_order_release);
     self->total -= left.bytes;
-    *segment = (baton__segment_t){.file = -1};
+    *segment = (baton__segment_t){0};
     return left;
 }
 
@@ -182,13 +181,13 @@ static void *segments_grow(baton__segments_t *self,
 {
     (void)pthread_mutex_lock(&self->lock);
     size_t part = round_up(self->total / 4, PAGE);
-    size_t room = self->limit > self->total ? self->limit - self->total : 0;
+    size_t left = self->limit > self->total ? self->limit - self->total : 0;
     (void)pthread_mutex_unlock(&self->lock);
     size_t bytes = round_up(block->bytes, PAGE);
     bytes = bytes > part ? bytes : part;
     bytes = bytes > LEAST ? bytes : LEAST;
     baton__segment_t made;
-    if (bytes > room || !segments_make(&made, self->peers, bytes)) {
+    if (bytes > left || !segments_make(&made, self->peers, bytes)) {
         return NULL;
     }
     (void)pthread_mutex_lock(&self->lock);
@@ -221,7 +220,7 @@ static baton__segment_t *segments_find(baton__segments_t *self,
 
 void baton__segments_release(baton__segments_t *self, void *memory)
 {
-    baton__segment_t left = {.file = -1};
+    baton__segment_t left = {0};
     (void)pthread_mutex_lock(&self->lock);
     baton__segment_t *segment = segments_find(self, memory, 1);
     size_t offset = (size_t)((char *)memory - segment->base);
@@ -339,9 +338,6 @@ void baton__segments_init(baton__segments_t *self,
                                 .peers = peers,
                                 .limit = limit};
     (void)pthread_mutex_init(&self->lock, NULL);
-    for (int i = 0; i < BATON__SEGMENTS; i++) {
-        self->at[i].file = -1;
-    }
 }
 
 void baton__segments_clear(baton__segments_t *self)

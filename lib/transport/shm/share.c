@@ -112,11 +112,11 @@ baton_status_t baton__share_map(int file, size_t bytes, void **out)
     return BATON_OK;
 }
 
-size_t baton__share_room(void)
+size_t baton__share_free_bytes(void)
 {
-    struct statvfs room;
-    return statvfs("/dev/shm", &room) == 0
-               ? (size_t)room.f_bavail * (size_t)room.f_frsize
+    struct statvfs system;
+    return statvfs("/dev/shm", &system) == 0
+               ? (size_t)system.f_bavail * (size_t)system.f_frsize
                : 0;
 }
 
@@ -190,16 +190,21 @@ static socklen_t address_of(uint64_t secret, int index, struct sockaddr_un *out)
                        (size_t)length);
 }
 
+int baton__share_bind(const struct sockaddr_un *own, socklen_t bytes)
+{
+    int receiver = baton__descriptor_move(
+        socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (receiver >= 0 && bind(receiver, (struct sockaddr *)own, bytes) != 0) {
+        baton__descriptor_close(&receiver);
+    }
+    return receiver;
+}
+
 int baton__share_socket(uint64_t secret, int index)
 {
     struct sockaddr_un own;
     socklen_t bytes = address_of(secret, index, &own);
-    int taker =
-        baton__descriptor_move(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (taker >= 0 && bind(taker, (struct sockaddr *)&own, bytes) != 0) {
-        baton__descriptor_close(&taker);
-    }
-    return taker;
+    return baton__share_bind(&own, bytes);
 }
 
 bool baton__share_pass(int socket, uint64_t secret, int index, int file)

@@ -40,9 +40,13 @@ bool baton__share_pass(int socket, uint64_t secret, int index, int file);
 int baton__share_take(int socket, uint64_t secret);
 
 /* Returns how many bytes are free in /dev/shm. */
-size_t baton__share_room(void);
+size_t baton__share_free_bytes(void);
 
 uint64_t baton__share_random(void);
+
+/* Opens a datagram socket with this address. On failure returns -1 and sets
+   errno. */
+int baton__share_bind(const struct sockaddr_un *own, socklen_t bytes);
 
 /* Sends `bytes` bytes and a descriptor to the socket at address `to`. Returns
    false if that socket can't take them now. */

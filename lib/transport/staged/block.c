@@ -6,9 +6,6 @@
 #include <baton/costs.h>
 #include <math.h>
 
-/* The largest block is the one that is best for a message of this size. */
-static const size_t LONG_BYTES = (size_t)16 << 20;
-
 static double stage_us(const baton_link_cost_t *link, double bytes)
 {
     return link->alpha_us + bytes * link->beta_ns * 1e-3;
@@ -40,11 +37,6 @@ size_t baton__block_for(const baton__block_model_t *model, size_t bytes)
         }
     }
     return best;
-}
-
-size_t baton__block_most(const baton__block_model_t *model)
-{
-    return baton__block_for(model, LONG_BYTES);
 }
 
 baton_status_t baton__block_model(int hosts, baton__block_model_t *out)

@@ -34,8 +34,5 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out);
 double baton__block_us(const baton__block_model_t *model, double bytes,
                        double block);
 
-/* baton__block_for returns the size of the best block for a message of `bytes`
-   bytes. baton__block_most returns the size of the largest block of any
-   message. */
+/* Returns the size of the best block for a message of `bytes` bytes. */
 size_t baton__block_for(const baton__block_model_t *model, size_t bytes);
-size_t baton__block_most(const baton__block_model_t *model);

@@ -170,15 +170,16 @@ static bool send_control(staged_t *self, const transfer_t *of)
         .epoch = of->sends ? baton__staged_reference(of) : of->remote,
         .tag = of->number};
     const uint64_t block = of->block_bytes;
-    bool grants = of->control == BATON__STAGED_GRANT;
-    bool asks = of->control == BATON__STAGED_ASK;
-    return staged_pool_notify(self, of->peer, of->control, header,
-                              grants ? of->handle
-                              : asks ? (const void *)&block
-                                     : NULL,
-                              grants ? sizeof of->handle
-                              : asks ? sizeof block
-                                     : 0);
+    const void *data = NULL;
+    size_t bytes = 0;
+    if (of->control == BATON__STAGED_GRANT) {
+        data = of->handle;
+        bytes = sizeof of->handle;
+    } else if (of->control == BATON__STAGED_ASK) {
+        data = &block;
+        bytes = sizeof block;
+    }
+    return staged_pool_notify(self, of->peer, of->control, header, data, bytes);
 }
 
 void baton__staged_tell(staged_t *self, transfer_t *transfer,

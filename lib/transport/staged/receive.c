@@ -126,55 +126,62 @@ static void copy_to_device(staged_t *self, buffer_t *buffer)
     }
 }
 
-/* Called when a block has arrived in its buffer, or has failed to arrive. */
-static void end_accept(staged_t *self, buffer_t *buffer, baton_status_t status)
+/* Called when a block has arrived, or has failed to arrive. It is in `buffer`;
+   NULL: it is in its target, which is in main memory. */
+static void end_accept(staged_t *self, transfer_t *receive, buffer_t *buffer,
+                       baton_status_t status)
 {
-    transfer_t *receive = buffer->transfer;
-    if (status == BATON_OK) {
+    if (buffer != NULL && status == BATON_OK) {
         copy_to_device(self, buffer);
-    } else {
+        return;
+    }
+    if (buffer != NULL) {
         baton__staged_give_buffer(&self->in, buffer);
-        staged_receive_end_block(self, receive, status);
+    }
+    staged_receive_end_block(self, receive, status);
+}
+
+static void accept_block(staged_t *self, transfer_t *receive,
+                         baton_message_t *message)
+{
+    uint32_t block = message->header.tag;
+    buffer_t *buffer = NULL;
+    baton_token_t token =
+        baton__staged_token(self, BATON__STAGED_TOKEN_HOST, receive->id);
+    char *target = receive->target + (size_t)block * receive->block_bytes;
+    if (is_to_device(receive)) {
+        buffer = baton__staged_take_buffer(&self->in, receive, block);
+        token =
+            baton__staged_token(self, BATON__STAGED_TOKEN_IN, buffer->index);
+        target = buffer->memory;
+    }
+    baton_status_t status = self->around.inner->accept(self->around.endpoint,
+                                                       message, token, target);
+    if (status != BATON_OK) {
+        end_accept(self, receive, buffer,
+                   status == BATON_DONE ? BATON_OK : status);
     }
 }
 
 static void take_block(staged_t *self, transfer_t *receive,
                        baton_message_t *message)
 {
-    const baton_transport_t *inner = self->around.inner;
     uint32_t block = message->header.tag;
-    if (receive == NULL || receive->state != BATON__TRANSFER_RECEIVING ||
-        block >= receive->granted ||
-        message->bytes != baton__staged_bytes_of(receive, block)) {
-        /* no receive waits for this block */
-        inner->drop(self->around.endpoint, message);
+    bool waits = receive != NULL &&
+                 receive->state == BATON__TRANSFER_RECEIVING &&
+                 block < receive->granted &&
+                 message->bytes == baton__staged_bytes_of(receive, block);
+    if (waits) {
+        receive->started++;
+        self->promised--;
+    }
+    if (waits && receive->status == BATON_OK) {
+        accept_block(self, receive, message);
         return;
     }
-    receive->started++;
-    self->promised--;
-    if (receive->status != BATON_OK) {
-        inner->drop(self->around.endpoint, message);
+    self->around.inner->drop(self->around.endpoint, message);
+    if (waits) {
         staged_receive_end_block(self, receive, BATON_OK);
-        return;
-    }
-    if (is_to_device(receive)) {
-        buffer_t *buffer = baton__staged_take_buffer(&self->in, receive, block);
-        baton_status_t status = inner->accept(
-            self->around.endpoint, message,
-            baton__staged_token(self, BATON__STAGED_TOKEN_IN, buffer->index),
-            buffer->memory);
-        if (status != BATON_OK) {
-            end_accept(self, buffer, status == BATON_DONE ? BATON_OK : status);
-        }
-        return;
-    }
-    baton_status_t status = inner->accept(
-        self->around.endpoint, message,
-        baton__staged_token(self, BATON__STAGED_TOKEN_HOST, receive->id),
-        receive->target + (size_t)block * receive->block_bytes);
-    if (status != BATON_OK) {
-        staged_receive_end_block(self, receive,
-                                 status == BATON_DONE ? BATON_OK : status);
     }
 }
 
@@ -390,13 +397,14 @@ void baton__staged_receive_event(staged_t *self, baton__staged_tokens_t what,
                                  uint32_t index, baton_status_t status)
 {
     if (what == BATON__STAGED_TOKEN_IN) {
-        end_accept(self, &self->in.all[index], status);
+        buffer_t *buffer = &self->in.all[index];
+        end_accept(self, buffer->transfer, buffer, status);
         return;
     }
     transfer_t *receive = baton__staged_by_id(&self->receives, index);
     assert(receive != NULL);
     if (what == BATON__STAGED_TOKEN_HOST) {
-        staged_receive_end_block(self, receive, status);
+        end_accept(self, receive, NULL, status);
     } else {
         end_pull(self, receive, status);
     }

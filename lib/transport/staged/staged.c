@@ -13,7 +13,11 @@ typedef baton__staged_t staged_t;
 typedef baton__staged_transfer_t transfer_t;
 typedef baton__staged_buffers_t buffers_t;
 
-enum { RETRY_US = 100 };
+enum {
+    RETRY_US = 100,
+    /* The largest block is the one that is best for a message of this size. */
+    LONG_BYTES = 16 << 20
+};
 
 /* ---- sending ----------------------------------------------------------- */
 
@@ -86,22 +90,27 @@ static baton_status_t staged_lend(void *endpoint, baton_message_t *message)
 
 /* ---- polling ----------------------------------------------------------- */
 
-/* Ends all transfers with a peer, or with all peers if `peer` is -1. */
-static void end_all(staged_t *self, int peer, baton_status_t status)
+/* Ends the pool's transfers with a peer, or with all peers if `peer` is -1. */
+static void end_pool(staged_t *self, const baton__staged_transfer_pool_t *pool,
+                     int peer, baton_status_t status)
 {
-    transfer_t *transfer;
-    for (uint32_t id = 0; id < self->sends.capacity; id++) {
-        transfer = baton__staged_by_id(&self->sends, id);
-        if (peer < 0 || transfer->peer == peer) {
-            baton__staged_send_lost(self, transfer, status);
+    for (uint32_t id = 0; id < pool->capacity; id++) {
+        transfer_t *transfer = baton__staged_by_id(pool, id);
+        if (peer >= 0 && transfer->peer != peer) {
+            continue;
         }
-    }
-    for (uint32_t id = 0; id < self->receives.capacity; id++) {
-        transfer = baton__staged_by_id(&self->receives, id);
-        if (peer < 0 || transfer->peer == peer) {
+        if (pool->sends) {
+            baton__staged_send_lost(self, transfer, status);
+        } else {
             baton__staged_receive_lost(self, transfer, status);
         }
     }
+}
+
+static void end_all(staged_t *self, int peer, baton_status_t status)
+{
+    end_pool(self, &self->sends, peer, status);
+    end_pool(self, &self->receives, peer, status);
 }
 
 static void take_control(staged_t *self, baton_message_t *message)
@@ -510,7 +519,7 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
         baton__config_number(BATON__CONFIG_DEVICE_DIRECT) != 0;
     baton_status_t status = baton__block_model(inner->hosts, &self->model);
     if (status == BATON_OK) {
-        self->block_bytes = baton__block_most(&self->model);
+        self->block_bytes = baton__block_for(&self->model, LONG_BYTES);
         status = make_endpoint(self);
     }
     if (status != BATON_OK) {

@@ -43,22 +43,22 @@ enum {
 /* A rank's record in the first exchange. The version and the wire format come
    first, and the record has the same size in all versions. The other fields are
    read only if all ranks have the same version and wire format. */
-typedef struct baton__member {
+typedef struct baton__first_record {
     char version[12];
     /* BATON__WIRE_FORMAT. Builds that are older than this field have the end of
        `version` in these bytes, which is all zeros. They compare these bytes,
        too. */
     uint32_t format;
-    /* A number that identifies the endpoint that the rank has kept from an
-       earlier group; 0: it has kept no endpoint. */
-    uint64_t kept;
+    /* A number that identifies the endpoint that the rank has cached from an
+       earlier group; 0: it has cached no endpoint. */
+    uint64_t cached;
     uint64_t host, pids;
     /* Messages to this rank's `place` begin with this number. */
     uint64_t secret;
     pid_t process;
     baton__link_place_t place;
-} member_t;
-static_assert(sizeof(member_t) == 136, "as in all versions");
+} first_record_t;
+static_assert(sizeof(first_record_t) == 136, "as in all versions");
 
 /* The ranks that others wait for, as the bootstrap names them. */
 typedef struct missing {
@@ -72,36 +72,36 @@ typedef struct end_report {
     int32_t ended; /* a rank whose process has ended */
 } end_report_t;
 
-baton_status_t baton__meeting_begin(baton__meeting_t *self,
-                                    baton__bootstrap_t *bootstrap)
+baton_status_t baton__exchange_begin(baton__exchange_t *self,
+                                     baton__bootstrap_t *bootstrap)
 {
-    *self = (baton__meeting_t){.bootstrap = bootstrap,
-                               .rank = bootstrap->rank,
-                               .size = bootstrap->size,
-                               .secret = baton__share_random(),
-                               .listener = -1};
+    *self = (baton__exchange_t){.bootstrap = bootstrap,
+                                .rank = bootstrap->rank,
+                                .size = bootstrap->size,
+                                .secret = baton__share_random(),
+                                .listener = -1};
     size_t size = (size_t)self->size;
-    /* `row` is rounded up so that `members`, which follow the data, are
+    /* `row` is rounded up so that `records`, which follow the data, are
        aligned. */
-    size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
-                 BATON__MEETING_BYTES;
-    self->memory = bootstrap->allocate(size * (row + sizeof *self->members));
+    size_t row = (size + BATON__EXCHANGE_BYTES - 1) / BATON__EXCHANGE_BYTES *
+                 BATON__EXCHANGE_BYTES;
+    self->memory = bootstrap->allocate(size * (row + sizeof *self->records));
     if (self->memory == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
     self->data = self->memory;
-    self->members = (void *)(self->data + size * row);
-    memset(self->members, 0, size * sizeof *self->members);
+    self->records = (void *)(self->data + size * row);
+    memset(self->records, 0, size * sizeof *self->records);
     for (size_t i = 0; bootstrap->process_ids != NULL && i < size; i++) {
         const baton__process_id_t *known = &bootstrap->process_ids[i];
-        self->members[i] = (member_t){.host = (uint64_t)known->host,
-                                      .pids = (uint64_t)known->pids,
-                                      .process = (pid_t)known->process};
+        self->records[i] = (first_record_t){.host = (uint64_t)known->host,
+                                            .pids = (uint64_t)known->pids,
+                                            .process = (pid_t)known->process};
     }
     return BATON_OK;
 }
 
-void baton__meeting_end(baton__meeting_t *self)
+void baton__exchange_end(baton__exchange_t *self)
 {
     baton__descriptor_close(&self->listener);
     self->bootstrap->release(self->bootstrap, self->memory);
@@ -109,27 +109,27 @@ void baton__meeting_end(baton__meeting_t *self)
 
 /* True if this rank can look for the process of another rank: the two share a
    host and a PID namespace. */
-static bool is_mate(const baton__meeting_t *self, int rank)
+static bool can_look_for(const baton__exchange_t *self, int rank)
 {
-    const member_t *own = &self->members[self->rank];
-    const member_t *other = &self->members[rank];
+    const first_record_t *own = &self->records[self->rank];
+    const first_record_t *other = &self->records[rank];
     return own->pids != 0 && own->host == other->host &&
            own->pids == other->pids;
 }
 
 /* Returns a rank of this host whose process has ended, or -1. */
-static int meeting_look_for_ended(const baton__meeting_t *self)
+static int exchange_find_ended(const baton__exchange_t *self)
 {
     int found = -1;
     for (int i = 0; i < self->size && found < 0; i++) {
         struct pollfd end = {.fd = -1, .events = POLLIN};
         int own = -1;
         bool gone = false;
-        if (self->kept != NULL) {
-            end.fd = self->kept->host.liveness
-                         .descriptors[self->kept->peers[i].local];
-        } else if (is_mate(self, i)) {
-            end.fd = own = baton__liveness_process(self->members[i].process);
+        if (self->cached != NULL) {
+            end.fd = self->cached->host.liveness
+                         .descriptors[self->cached->peers[i].local];
+        } else if (can_look_for(self, i)) {
+            end.fd = own = baton__liveness_process(self->records[i].process);
             gone = own < 0 && errno == ESRCH;
         }
         if (gone || poll(&end, 1, 0) == 1) {
@@ -143,11 +143,12 @@ static int meeting_look_for_ended(const baton__meeting_t *self)
 /* Sets the error that `rank` has ended. The error also names `missing`, the
    ranks that this rank was waiting for ("" if none): `rank` may have ended
    because it had waited too long for them. */
-static baton_status_t tell_ended(const baton__meeting_t *self, int rank,
+static baton_status_t tell_ended(const baton__exchange_t *self, int rank,
                                  const char *missing)
 {
-    const int process = self->kept != NULL ? self->kept->processes[rank].number
-                                           : (int)self->members[rank].process;
+    const int process = self->cached != NULL
+                            ? self->cached->processes[rank].number
+                            : (int)self->records[rank].process;
     char place[32] = ""; /* unknown before the first exchange */
     if (process > 0) {
         (void)snprintf(place, sizeof place, " (process %d)", process);
@@ -160,7 +161,7 @@ static baton_status_t tell_ended(const baton__meeting_t *self, int rank,
         missing[0] != '\0' ? ", while this rank waited for " : "", missing);
 }
 
-static baton_status_t tell_failed(const baton__meeting_t *self,
+static baton_status_t tell_failed(const baton__exchange_t *self,
                                   baton_status_t elsewhere)
 {
     return elsewhere == BATON_OK
@@ -173,11 +174,13 @@ static baton_status_t tell_failed(const baton__meeting_t *self,
 }
 
 /* Names the ranks that have not taken part in the current exchange. */
-static missing_t find_missing(const baton__meeting_t *self)
+static missing_t find_missing(const baton__exchange_t *self)
 {
-    missing_t missing;
-    self->bootstrap->missing(self->bootstrap, missing.text,
-                             sizeof missing.text);
+    missing_t missing = {"another rank"};
+    if (self->bootstrap->missing != NULL) {
+        self->bootstrap->missing(self->bootstrap, missing.text,
+                                 sizeof missing.text);
+    }
     return missing;
 }
 
@@ -185,11 +188,11 @@ static missing_t find_missing(const baton__meeting_t *self)
    wait is too long. In the first exchange the bootstrap sets the limit
    (first_ms); in later ones it is BATON_PEER_TIMEOUT_MS, because all ranks are
    making the group by then. */
-static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
+static bool is_too_long(baton__exchange_t *self, uint64_t waited_ns)
 {
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
     uint64_t most_ms =
-        self->met
+        self->past_first
             ? (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS)
             : self->bootstrap->first_ms;
     /* Ranks with higher numbers warn later, so that mostly only a few warnings
@@ -212,13 +215,13 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
 
 /* Tells all other ranks that the rank `ended` has ended. Ranks on other hosts
    wait for data of that rank, and can't look for its process. */
-static void tell_all(const baton__meeting_t *self, int ended)
+static void tell_all(const baton__exchange_t *self, int ended)
 {
-    const baton__link_place_t *own = &self->members[self->rank].place;
+    const baton__link_place_t *own = &self->records[self->rank].place;
     struct pollfd *all = baton__alloc((size_t)self->size, sizeof *all);
     int left = 0;
     for (int i = 0; all != NULL && i < self->size; i++) {
-        const member_t *to = &self->members[i];
+        const first_record_t *to = &self->records[i];
         struct sockaddr_storage at;
         socklen_t bytes;
         all[i].fd = -1;
@@ -235,7 +238,7 @@ static void tell_all(const baton__meeting_t *self, int ended)
     while (left > 0 && baton__clock_ns() < until_ns) {
         (void)poll(all, (nfds_t)self->size, 10);
         for (int i = 0; i < self->size; i++) {
-            const end_report_t report = {self->members[i].secret, ended};
+            const end_report_t report = {self->records[i].secret, ended};
             if (all[i].fd >= 0 && all[i].revents != 0) {
                 (void)!send(all[i].fd, &report, sizeof report,
                             MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -252,7 +255,7 @@ static void tell_all(const baton__meeting_t *self, int ended)
 
 /* Takes one report from another rank. Returns the rank that has ended according
    to it; -1 if there is no report. */
-static int receive_end_report(const baton__meeting_t *self)
+static int receive_end_report(const baton__exchange_t *self)
 {
     end_report_t report = {.ended = -1};
     int fd = self->listener >= 0
@@ -272,98 +275,132 @@ static int receive_end_report(const baton__meeting_t *self)
                : -1;
 }
 
-/* Waits until the current exchange has ended. `status` is the status with which
-   it was begun. If the exchange fails, sets self->status. */
-static void meeting_complete(baton__meeting_t *self, baton_status_t status)
-{
-    uint64_t seen_ns = baton__clock_ns();
+/* A wait for the end of an exchange. */
+typedef struct wait {
+    bool done;
     /* The time waited so far, without the time in which the job was stopped. */
-    uint64_t waited_ns = 0;
+    uint64_t waited_ns;
     /* The value of waited_ns when this rank learned that `ended` has ended. */
-    uint64_t ended_ns = 0;
-    int ended = -1;        /* a rank whose process has ended; -1: all live */
-    bool reported = false; /* another rank has reported the end of `ended` */
-    bool done = false;
-    while (status == BATON_OK) {
+    uint64_t ended_ns;
+    int ended;     /* a rank whose process has ended; -1: all live */
+    bool reported; /* another rank has reported the end of `ended` */
+} wait_t;
+
+/* Looks for a rank that has ended, until one is found. */
+static void exchange_look_for_ended(const baton__exchange_t *self, wait_t *wait)
+{
+    if (wait->ended < 0) {
+        wait->ended = exchange_find_ended(self);
+        wait->ended_ns = wait->waited_ns;
+    }
+    if (wait->ended < 0) {
+        wait->ended = receive_end_report(self);
+        wait->reported = wait->ended >= 0;
+    }
+}
+
+/* Yields or sleeps, depending on how long this rank has waited. Returns false
+   if it must not wait any longer. */
+static bool go_on_waiting(baton__exchange_t *self, wait_t *wait)
+{
+    if (wait->waited_ns < YIELD_NS) {
+        (void)sched_yield();
+        return true;
+    }
+    const uint64_t ns = wait->waited_ns / WAITED_FOR_A_SLEEP;
+    (void)nanosleep(
+        &(struct timespec){.tv_nsec =
+                               (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
+        NULL);
+    exchange_look_for_ended(self, wait);
+    return !is_too_long(self, wait->waited_ns) &&
+           (wait->ended < 0 || wait->waited_ns < wait->ended_ns + LAST_NS);
+}
+
+/* Waits until the exchange has ended, or must be given up. Returns the status
+   of the bootstrap. */
+static baton_status_t exchange_wait(baton__exchange_t *self, wait_t *wait)
+{
+    baton_status_t status = BATON_OK;
+    uint64_t seen_ns = baton__clock_ns();
+    bool agreed = false;
+    do {
         /* If all ranks are on one host, a rank that knows the agreed outcome
            may return, and its application may then remove the store. So if
            another rank of the host has decided that the group is made
            (baton__host_decide), this rank no longer waits for the store. */
-        const bool agreed =
-            self->host != NULL && baton__host_has_agreed(self->host);
-        status = self->bootstrap->test(self->bootstrap, &done);
+        agreed = self->host != NULL && baton__host_has_agreed(self->host);
+        status = self->bootstrap->test(self->bootstrap, &wait->done);
         const uint64_t now_ns = baton__clock_ns();
         const uint64_t since_ns = now_ns - seen_ns;
-        waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
+        wait->waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
         seen_ns = now_ns;
-        if (status != BATON_OK || done || agreed) {
-            break;
-        }
-        if (waited_ns < YIELD_NS) {
-            (void)sched_yield();
-            continue;
-        }
-        const uint64_t ns = waited_ns / WAITED_FOR_A_SLEEP;
-        (void)nanosleep(
-            &(struct timespec){.tv_nsec =
-                                   (long)(ns < LONGEST_NS ? ns : LONGEST_NS)},
-            NULL);
-        if (ended < 0) {
-            ended = meeting_look_for_ended(self);
-            ended_ns = waited_ns;
-        }
-        if (ended < 0) {
-            ended = receive_end_report(self);
-            reported = ended >= 0;
-        }
-        if (is_too_long(self, waited_ns) ||
-            (ended >= 0 && waited_ns >= ended_ns + LAST_NS)) {
-            break;
-        }
-    }
-    const bool first = !self->met;
-    self->met = true;
-    if (done && status == BATON_OK) {
-        return;
-    }
-    self->data = NULL;
-    if (self->bootstrap->is_store && status != BATON_OK) {
-        ended = -1; /* the store has failed, whether or not a rank has ended */
-    } else if (ended < 0) {
-        /* MPI may have reported an error because a process has ended, before
-           this function has looked for the process. */
-        ended = meeting_look_for_ended(self);
-    }
-    if (ended >= 0 && !reported) {
-        tell_all(self, ended);
-    }
-    if (ended >= 0) {
-        self->status = tell_ended(self, ended, find_missing(self).text);
-    } else if (status != BATON_OK) {
-        self->status = status;
-    } else if (first) {
-        self->status = baton__error(
+    } while (status == BATON_OK && !wait->done && !agreed &&
+             go_on_waiting(self, wait));
+    return status;
+}
+
+/* Sets the error of an exchange in which this rank has waited for too long. */
+static baton_status_t tell_late(const baton__exchange_t *self,
+                                uint64_t waited_ns)
+{
+    if (!self->past_first) {
+        return baton__error(
             BATON_ERR_TIMEOUT, "%s: rank %d of %d has waited %s for %s",
             self->bootstrap->function, self->rank, self->size,
             baton__time_text(waited_ns), find_missing(self).text);
-    } else {
-        self->status =
-            baton__error(BATON_ERR_TRANSPORT,
-                         "%s has called %s, and not answered for %s "
-                         "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
-                         "or is out of reach",
-                         find_missing(self).text, self->bootstrap->function,
-                         baton__time_text(waited_ns));
     }
+    return baton__error(BATON_ERR_TRANSPORT,
+                        "%s has called %s, and not answered for %s "
+                        "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
+                        "or is out of reach",
+                        find_missing(self).text, self->bootstrap->function,
+                        baton__time_text(waited_ns));
 }
 
-void *baton__meeting_gather(baton__meeting_t *self, const void *own,
-                            size_t bytes)
+/* Returns the error of an exchange that has failed; `status` is that of the
+   bootstrap. */
+static baton_status_t find_error(const baton__exchange_t *self,
+                                 baton_status_t status, const wait_t *wait)
+{
+    int ended = wait->ended;
+    if (self->bootstrap->is_store && status != BATON_OK) {
+        return status; /* the store has failed, even if a rank has ended, too */
+    }
+    if (ended < 0) {
+        /* MPI may have reported an error because a process has ended, before
+           this rank has looked for the process. */
+        ended = exchange_find_ended(self);
+    }
+    if (ended >= 0 && !wait->reported) {
+        tell_all(self, ended);
+    }
+    if (ended >= 0) {
+        return tell_ended(self, ended, find_missing(self).text);
+    }
+    return status != BATON_OK ? status : tell_late(self, wait->waited_ns);
+}
+
+void baton__exchange_complete(baton__exchange_t *self, baton_status_t status)
+{
+    wait_t wait = {.ended = -1};
+    if (status == BATON_OK) {
+        status = exchange_wait(self, &wait);
+    }
+    if (status != BATON_OK || !wait.done) {
+        self->data = NULL;
+        self->status = find_error(self, status, &wait);
+    }
+    self->past_first = true;
+}
+
+void *baton__exchange_gather(baton__exchange_t *self, const void *own,
+                             size_t bytes)
 {
     if (self->data != NULL) {
         memset(self->data, 0, (size_t)self->size * bytes);
         memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
-        meeting_complete(
+        baton__exchange_complete(
             self, self->bootstrap->gather(self->bootstrap, self->data, bytes));
     }
     return self->data;
@@ -391,7 +428,7 @@ static void find_location(void)
     here.network = find_namespace("/proc/self/ns/net");
 }
 
-const baton__location_t *baton__meeting_location(void)
+const baton__location_t *baton__location_own(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, find_location);
@@ -401,12 +438,12 @@ const baton__location_t *baton__meeting_location(void)
 /* Returns true if all ranks have the same version of Baton and the same wire
    format; otherwise sets self->status and ends the exchange. All ranks come to
    the same result. */
-static bool have_one_version(baton__meeting_t *self, const member_t *all)
+static bool have_one_version(baton__exchange_t *self, const first_record_t *all)
 {
-    const member_t *own = &all[self->rank];
+    const first_record_t *own = &all[self->rank];
     int other = 0;
     while (other < self->size &&
-           memcmp(&all[other], own, offsetof(member_t, kept)) == 0) {
+           memcmp(&all[other], own, offsetof(first_record_t, cached)) == 0) {
         other++;
     }
     if (other == self->size) {
@@ -422,37 +459,37 @@ static bool have_one_version(baton__meeting_t *self, const member_t *all)
     return false;
 }
 
-bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
+bool baton__exchange_first(baton__exchange_t *self, const baton__mpi_t *cached)
 {
-    const baton__location_t *here_now = baton__meeting_location();
-    member_t own = {.format = BATON__WIRE_FORMAT,
-                    .kept =
-                        kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
-                    .host = here_now->host,
-                    .pids = here_now->pids,
-                    .secret = self->secret,
-                    .process = getpid()};
+    const baton__location_t *here_now = baton__location_own();
+    first_record_t own = {
+        .format = BATON__WIRE_FORMAT,
+        .cached = cached != NULL ? cached->host.doorbell.states[0].nonce : 0,
+        .host = here_now->host,
+        .pids = here_now->pids,
+        .secret = self->secret,
+        .process = getpid()};
     baton__links_find(&own.place, true);
     self->listener =
         baton__links_listen(&own.place, self->size, &own.place.port);
     (void)snprintf(own.version, sizeof own.version, "%s", baton_version());
-    self->kept = self->bootstrap->process_ids == NULL ? kept : NULL;
-    const member_t *all = baton__meeting_gather(self, &own, sizeof own);
+    self->cached = self->bootstrap->process_ids == NULL ? cached : NULL;
+    const first_record_t *all = baton__exchange_gather(self, &own, sizeof own);
     all = all != NULL && have_one_version(self, all) ? all : NULL;
-    bool same = kept != NULL && all != NULL;
+    bool same = cached != NULL && all != NULL;
     for (int i = 0; all != NULL && i < self->size; i++) {
-        same &= all[i].kept == own.kept;
-        self->members[i] = all[i];
+        same &= all[i].cached == own.cached;
+        self->records[i] = all[i];
     }
-    self->kept = NULL;
+    self->cached = NULL;
     return same;
 }
 
-baton_status_t baton__meeting_agree(baton__meeting_t *self,
-                                    baton_status_t local)
+baton_status_t baton__exchange_agree(baton__exchange_t *self,
+                                     baton_status_t local)
 {
     const int own = local;
-    const int *all = baton__meeting_gather(self, &own, sizeof own);
+    const int *all = baton__exchange_gather(self, &own, sizeof own);
     int worst = BATON_OK;
     if (all == NULL) {
         return self->status;
@@ -463,13 +500,13 @@ baton_status_t baton__meeting_agree(baton__meeting_t *self,
     return local == BATON_OK ? tell_failed(self, (baton_status_t)worst) : local;
 }
 
-baton_status_t baton__meeting_conclude(baton__meeting_t *self,
-                                       baton__host_t *host,
-                                       baton_status_t local)
+baton_status_t baton__exchange_conclude(baton__exchange_t *self,
+                                        baton__host_t *host,
+                                        baton_status_t local)
 {
     self->host =
         self->bootstrap->is_store && host->count == self->size ? host : NULL;
-    baton_status_t all = baton__meeting_agree(self, local);
+    baton_status_t all = baton__exchange_agree(self, local);
     bool failed = self->data == NULL;
     /* Every rank takes part in the decision, even after an error. Otherwise the
        ranks would have counted different numbers of decisions (host.h) if they
@@ -478,21 +515,10 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         local != BATON_OK) {
         return all;
     }
-    int ended = meeting_look_for_ended(self);
-    return failed       ? BATON_OK
-           : ended >= 0 ? tell_ended(self, ended, "")
-                        : tell_failed(self, BATON_ERR_TRANSPORT);
-}
-
-baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
-                                        baton__wire_t **out)
-{
-    if (sends && self->data != NULL) {
-        meeting_complete(
-            self, self->bootstrap->begin_wire(self->bootstrap, self->data));
+    if (failed) {
+        return BATON_OK;
     }
-    return self->data == NULL
-               ? self->status
-               : self->bootstrap->open_wire(self->bootstrap,
-                                            sends ? self->data : NULL, out);
+    int ended = exchange_find_ended(self);
+    return ended >= 0 ? tell_ended(self, ended, "")
+                      : tell_failed(self, BATON_ERR_TRANSPORT);
 }
