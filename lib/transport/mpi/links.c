@@ -407,8 +407,7 @@ static bool flush(baton__link_t *link)
     ssize_t sent = link->out_bytes == 0 ? 0
                                         : send(link->fd, rest, link->out_bytes,
                                                MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR &&
-        errno != EPIPE) {
+    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE) {
         link->error = errno;
     }
     link->out_bytes -= (size_t)(sent > 0 ? sent : 0);
@@ -560,7 +559,7 @@ static bool identify_connections(baton__links_t *links, int *made)
             continue;
         }
         ssize_t got = recv(fd, &greeting, sizeof greeting, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        if (got < 0 && errno == EAGAIN) {
             continue;
         }
         links->pending[i] = -1;
@@ -625,10 +624,11 @@ static int read_all(baton__link_t *link, bool *rang_out)
         if (got < 0 && errno == EINTR) {
             continue;
         }
-        if (got <= 0) {
-            return got == 0                                  ? 0
-                   : errno == EAGAIN || errno == EWOULDBLOCK ? -1
-                                                             : errno;
+        if (got < 0) {
+            return errno == EAGAIN ? -1 : errno;
+        }
+        if (got == 0) {
+            return 0;
         }
         *rang_out = true;
         for (ssize_t i = 0; i < got; i++) {
@@ -651,8 +651,7 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
     }
     if (link->lifeline_open) {
         ssize_t got = recv(link->lifeline, &byte, 1, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK &&
-                         errno != EINTR)) {
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
             link->lifeline_ended = got == 0;
             link->lifeline_open = false;
             baton__descriptor_close(&link->lifeline);

@@ -569,9 +569,8 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
         return reply;
     }
     const uint64_t half = mpi->answers.timeout_ns / 2;
-    return mpi->net.links.at[peer].lifeline_made ||
-                   asked->silent_ns <
-                       (half == 0 || half > REFUSED_NS ? REFUSED_NS : half)
+    const uint64_t wait_ns = half == 0 || half > REFUSED_NS ? REFUSED_NS : half;
+    return mpi->net.links.at[peer].lifeline_made || asked->silent_ns < wait_ns
                ? BATON__REPLY_NONE
                : reply;
 }
@@ -679,8 +678,10 @@ static uint32_t net_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
         net->packets_unsent > 0 || net->rings_due) {
         return MOVING_US;
     }
-    return net->peers == 0 ? BATON_SLEEP_FOREVER
-           : is_linked(mpi)
+    if (net->peers == 0) {
+        return BATON_SLEEP_FOREVER;
+    }
+    return is_linked(mpi)
                ? BATON__MPI_ASKED_US
                : (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
 }
@@ -699,6 +700,11 @@ static void poll_insist(baton__mpi_t *mpi)
 
 bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
+    static const baton__bell_t bells[] = {[BATON_ARM_NOTICES] =
+                                              BATON__BELL_URGENT,
+                                          [BATON_ARM_SOON] = BATON__BELL_SOON,
+                                          [BATON_ARM_ALL] = BATON__BELL_ALL,
+                                          [BATON_ARM_INSIST] = BATON__BELL_ALL};
     baton__mpi_t *mpi = endpoint;
     if (how == BATON_ARM_INSIST) {
         poll_insist(mpi);
@@ -709,10 +715,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     if (mpi->net.credits_due) {
         baton__net_report_credits(mpi);
     }
-    baton__doorbell_arm(&mpi->host.doorbell,
-                        how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
-                        : how == BATON_ARM_SOON  ? BATON__BELL_SOON
-                                                 : BATON__BELL_ALL);
+    baton__doorbell_arm(&mpi->host.doorbell, bells[how]);
     if (baton__mpi_is_copying(mpi) || mpi->net.pulled.head != NULL ||
         mpi->unreported > 0 || baton__inbox_front(&mpi->host.inbox) != NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,

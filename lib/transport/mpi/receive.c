@@ -279,11 +279,12 @@ static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
     if (baton__mpi_is_refused(mpi, peer, error) && !peer->lost) {
         record->kind = BATON__PACKET_COPY;
     }
-    return error == 0 && was_there(mpi, record) ? NULL
-           : peer->lost                         ? peer->detail
-                        : "its memory can't be read: was a vector freed before "
-                          "its epoch ended? Keep vectors until wait has "
-                          "returned";
+    if (error == 0 && was_there(mpi, record)) {
+        return NULL;
+    }
+    return peer->lost ? peer->detail
+                      : "its memory can't be read: was a vector freed before "
+                        "its epoch ended? Keep vectors until wait has returned";
 }
 
 static const char *mpi_receive_copy_slice(baton__mpi_t *mpi,
@@ -455,8 +456,10 @@ baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
 {
     baton__record_t *record = mpi_receive_record_of(message);
     const char *wrong = read_source(endpoint, record, offset, bytes, target);
-    return wrong == NULL ? BATON_OK
-           : record->kind == BATON__PACKET_COPY
+    if (wrong == NULL) {
+        return BATON_OK;
+    }
+    return record->kind == BATON__PACKET_COPY
                ? BATON_AGAIN
                : baton__mpi_fail_peer(endpoint, message->peer, wrong);
 }

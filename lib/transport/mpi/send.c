@@ -401,6 +401,16 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
     return send->moved < send->bytes ? NO_ROOM : ENDED;
 }
 
+static outcome_t flush_send(baton__mpi_t *mpi, baton__peer_t *peer,
+                            baton__send_t *send)
+{
+    if (baton__events_are_full(mpi)) {
+        return NO_ROOM;
+    }
+    return send->state == BATON__SEND_IN_PARTS ? send_parts(mpi, peer, send)
+                                               : announce(mpi, send);
+}
+
 /* Sends the first entry of the outbox. Returns false if there is no space for
    it. */
 static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
@@ -413,10 +423,7 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
         }
     } else {
         baton__send_t *send = (baton__send_t *)out;
-        outcome_t outcome = baton__events_are_full(mpi) ? NO_ROOM
-                            : send->state == BATON__SEND_IN_PARTS
-                                ? send_parts(mpi, peer, send)
-                                : announce(mpi, send);
+        outcome_t outcome = flush_send(mpi, peer, send);
         if (outcome == NO_ROOM) {
             return false;
         }
