@@ -1515,7 +1515,7 @@ TEST(test_mpi_far_sends_one_packet_to_who_may_have_ended)
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 3);
     link->state = BATON__LINK_NONE;
     assert_int_equal(post(0, 1, 3, 8), BATON_OK);
-    peer_of(0, 2)->lost_ns = 1;
+    rank_of(0)->last_lost_ns = 1;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 4);
     link->state = BATON__LINK_OPEN;
@@ -1535,7 +1535,7 @@ TEST(test_mpi_far_doubts_until_the_peer_replies)
     }
     assert_int_equal(seen[1].arrivals, 1);
     doubt(1, 0);
-    peer_of(0, 2)->lost_ns = peer_of(1, 2)->lost_ns = baton__clock_ns();
+    rank_of(0)->last_lost_ns = rank_of(1)->last_lost_ns = baton__clock_ns();
     for (uint32_t i = 0; i < MANY; i++) {
         assert_int_equal(post(0, 1, i + 1, 8), BATON_OK);
         assert_int_equal(post(1, 0, i + 1, 8), BATON_OK);
@@ -1873,7 +1873,7 @@ TEST(test_mpi_far_peer_that_was_lost_is_told)
 {
     open_net(2, 0);
     baton__mpi_lose(rank_of(1), peer_of(1, 0), BATON_ERR_TIMEOUT, "silent");
-    baton__net_ask_peer(rank_of(0), peer_of(0, 1));
+    (void)baton__net_signal(rank_of(0), peer_of(0, 1), BATON__PACKET_ASK);
     settle(1);
     settle_loss(0, 1);
     assert_ptr_equal(seen[0].lost[0].detail, baton__disowned);

@@ -142,7 +142,7 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
         return;
     }
     peer->lost = true;
-    peer->lost_ns = baton__clock_ns();
+    peer->lost_ns = mpi->last_lost_ns = baton__clock_ns();
     if (mpi->first_lost == 0) {
         mpi->first_lost = rank + 1;
         (void)snprintf(mpi->closed, sizeof mpi->closed,

@@ -305,9 +305,6 @@ typedef struct baton__peer {
     /* The reply LIVES could not be sent yet. It is sent when credits are next
        reported (baton__net_report_credits). */
     bool reply_due;
-    /* The memory of BATON__MPI_BODIES receive buffers, which were added to
-       net.free for the peer's bodies (packet.h). */
-    baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     /* number of packets that this rank has taken from the peer */
     uint32_t packets_taken;
@@ -351,21 +348,15 @@ typedef struct baton__net {
     baton__request_t arrivals[BATON__MPI_RECEIVES];
     /* The sends of packets in motion. */
     baton__request_t sends[BATON__MPI_PACKETS];
-    /* The memory of the buffers that `arrived` and `send_buffers` have at
-       first. */
-    baton__net_buffer_t *buffers;
+    /* The buffers that were allocated last. The endpoint frees all buffers when
+       it is closed: MPI may never complete sends and receives of lost peers. */
+    baton__net_buffer_t *allocated;
     baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
-    /* The buffers of the receives that were posted after losses
-       (baton__net_add_arrival). */
-    baton__net_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
     baton__net_buffer_t *send_buffers[BATON__MPI_PACKETS];
     /* Free buffers. When a body keeps the buffer in which it came, one of these
        takes the place of that buffer. */
     baton__net_buffer_t *free;
-    /* Buffers for sends that were allocated because sends to lost peers still
-       use the earlier ones. */
-    baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
     /* arrival: the place of the oldest receive in `arrivals`. next_send: the
@@ -449,6 +440,7 @@ typedef struct baton__mpi {
     uint32_t unreported;
     /* 1 + the rank that was lost first; 0: no rank is lost */
     uint32_t first_lost;
+    uint64_t last_lost_ns; /* when a rank was last lost; 0: none is lost */
     /* The reason for the loss of peers that have closed the group because
        first_lost was lost. */
     char closed[64];
@@ -577,13 +569,9 @@ bool baton__net_owes_credits(const baton__mpi_t *mpi,
    which it is due (reply_due). */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
-/* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
-   not completed an earlier packet to the peer. */
-void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
-
-/* Replies with CREDIT or LIVES to a peer that has asked whether this rank
-   lives. Returns false if the reply can't be sent now. */
-bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
+/* Sends CREDIT, LIVES, ASK or LAST to an inter-node peer. After LAST, only ASK
+   is still sent. Returns false if the packet can't be sent now. */
+bool baton__net_signal(baton__mpi_t *mpi, baton__peer_t *peer,
                        baton__packet_kind_t kind);
 
 /* Hands MPI the next parts of a send's data. Returns false if MPI has completed
@@ -642,9 +630,9 @@ bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
 
 /* The next two functions are called at the first reservation for a peer.
-   baton__net_reserve_bodies allocates buffers for the peer's bodies. After
-   that, baton__net_contact connects to the peer, and tells the peer how many
-   credits it has. */
+   baton__net_reserve_bodies adds BATON__MPI_BODIES buffers for the peer's
+   bodies (packet.h) to net.free. After that, baton__net_contact connects to the
+   peer, and tells the peer how many credits it has. */
 baton_status_t baton__net_reserve_bodies(baton__mpi_t *mpi,
                                          baton__peer_t *peer);
 void baton__net_contact(baton__mpi_t *mpi, baton__peer_t *peer);

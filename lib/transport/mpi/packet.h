@@ -153,4 +153,7 @@ typedef struct baton__net_buffer {
                                 (BATON__BODY_BYTES - BATON__FIRST_BYTES)];
     };
     struct baton__net_buffer *next;
+    /* In the first of buffers that were allocated together: the first of those
+       that were allocated before. */
+    struct baton__net_buffer *allocated_before;
 } baton__net_buffer_t;

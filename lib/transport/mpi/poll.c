@@ -562,8 +562,9 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
     if (!is_reached(mpi, peer)) {
         return reply == BATON__REPLY_DISOWNED ? reply : BATON__REPLY_NONE;
     }
-    if (asked->silent_ns > 1 || asked->asked_ns != before_ns) {
-        baton__net_ask_peer(mpi, remote);
+    if ((asked->silent_ns > 1 || asked->asked_ns != before_ns) &&
+        baton__net_unsent(mpi, remote) == 0) {
+        (void)baton__net_signal(mpi, remote, BATON__PACKET_ASK);
     }
     if (reply != BATON__REPLY_REFUSED || asked->silent_ns == 0) {
         return reply;

@@ -149,11 +149,11 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         break;
     case BATON__PACKET_ASK:
         /* If the reply can't be sent now, the peer asks again later. */
-        (void)baton__net_answer(mpi, peer, BATON__PACKET_CREDIT);
+        (void)baton__net_signal(mpi, peer, BATON__PACKET_CREDIT);
         break;
     case BATON__PACKET_DOUBT:
         peer->lived_ns = baton__clock_ns();
-        peer->reply_due = !baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
+        peer->reply_due = !baton__net_signal(mpi, peer, BATON__PACKET_LIVES);
         mpi->net.credits_due |= peer->reply_due;
         break;
     case BATON__PACKET_LIVES:
