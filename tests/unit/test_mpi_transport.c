@@ -495,6 +495,20 @@ TEST(test_mpi_fills_posted_receives)
     }
 }
 
+/* The generation of a place for posted receives wraps. */
+TEST(test_mpi_posts_receives_for_ever)
+{
+    open_local(2, 0);
+    for (int i = 0; i < BATON__HOST_POSTS; i++) {
+        rank_of(1)->host.posted[i].generation = UINT32_MAX - 3;
+    }
+    assert_true(post_receive(7, PUT_LEAST));
+    assert_int_equal(post(0, 1, 7, PUT_LEAST), BATON_DONE);
+    settle(1);
+    assert_true(came_whole(PUT_LEAST));
+    expect_received(7, BATON_OK);
+}
+
 /* A message that does not fit a posted receive arrives in the ordinary way. A
    receive that was withdrawn is not written. */
 TEST(test_mpi_fills_no_other_receives)

@@ -659,22 +659,22 @@ bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
 /* Called when a message has arrived for a receive. Withdraws the receive's
    post. Returns false if the receive was not posted, or if the sender has taken
    the post to write the data. */
-bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
-                         baton_token_t token);
+bool baton__mpi_end_post(const baton__mpi_t *mpi,
+                         const baton_message_t *message, baton_token_t token);
 
 /* Posts an offer's receive again after baton__mpi_end_post, so that the sender
    can be asked to write the data. Returns false if this rank should read the
    data instead. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Handles the answer CTS to an offer: begins to write the data into the posted
-   receive. */
-void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
-                         const baton__packet_t *packet);
+/* Adds a send to `putting`: later polls write its data into the receive that
+   the peer has posted in this place, with its target at this address. */
+void baton__mpi_start_put(baton__mpi_t *mpi, baton__send_t *send,
+                          uint32_t place, uint32_t generation,
+                          uint64_t address);
 
 /* If a peer on this host has posted a receive for the send, takes that receive,
-   and adds the send to `putting`: later polls write its data into the receive's
-   target. Returns false if there is no such receive. */
+   and starts to write the data. Returns false if there is no such receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Writes the next slice of the send's data. Returns true if all of the data is

@@ -37,7 +37,7 @@
    packets, the records by which they make a group, notices, and packed graphs.
    Whoever changes one of them raises this number. Ranks whose numbers differ
    make no group. */
-enum { BATON__WIRE_FORMAT = 5 };
+enum { BATON__WIRE_FORMAT = 6 };
 
 typedef enum baton__packet_kind {
     BATON__PACKET_SHORT,

@@ -632,7 +632,9 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
         baton__mpi_part(mpi, send, BATON__HOST_POSTS);
     } else if (send != NULL && send->kind == BATON__PACKET_OFFER &&
                packet->flags == 0) { /* if `flags` is not 0, the peer pulls */
-        baton__mpi_take_ask(mpi, send, packet);
+        /* The peer asks this rank to write the data. */
+        baton__mpi_start_put(mpi, send, packet->place, (uint32_t)packet->bytes,
+                             packet->address);
     } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
         baton__net_send_nothing(mpi, (int)packet->source, packet->place,
                                 packet->flags);
