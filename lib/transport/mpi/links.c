@@ -172,7 +172,7 @@ choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
    connections open, and no peer would notice that the parent has ended. So the
    child closes the connections at once. (exec closes them by itself.) */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__links_t *all_open;
+static baton__open_links_t all_open;
 
 static void before_fork(void)
 {
@@ -186,7 +186,8 @@ static void after_fork(void)
 
 static void close_in_child(void)
 {
-    for (baton__links_t *links = all_open; links != NULL; links = links->next) {
+    for (baton__links_t *links = all_open.head; links != NULL;
+         links = links->next) {
         for (int i = 0; i < links->size; i++) {
             baton__descriptor_close(&links->at[i].fd);
             baton__descriptor_close(&links->at[i].lifeline);
@@ -210,21 +211,14 @@ void baton__links_list(baton__links_t *links)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, handle_forks);
     (void)pthread_mutex_lock(&open_lock);
-    links->next = all_open;
-    all_open = links;
+    baton__open_links_append(&all_open, links);
     (void)pthread_mutex_unlock(&open_lock);
 }
 
 static void unlist(const baton__links_t *links)
 {
     (void)pthread_mutex_lock(&open_lock);
-    baton__links_t **at = &all_open;
-    while (*at != NULL && *at != links) {
-        at = &(*at)->next;
-    }
-    if (*at != NULL) {
-        *at = links->next;
-    }
+    baton__open_links_remove(&all_open, links);
     (void)pthread_mutex_unlock(&open_lock);
 }
 
@@ -312,13 +306,6 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 
 /* ---- one link --------------------------------------------------------- */
 
-/* Makes the kernel send each word at once. */
-static void set_options(int fd)
-{
-    int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 static void keep_alive(int fd)
 {
     int on = 1, idle_s = LIFELINE_IDLE_S;
@@ -393,7 +380,6 @@ void baton__links_connect(baton__links_t *links, int peer)
     link->fd = connect_to(links, peer);
     if (link->fd >= 0) {
         link->state = BATON__LINK_CONNECTING;
-        set_options(link->fd);
     }
 }
 
@@ -492,6 +478,9 @@ static bool greet(const baton__links_t *links, int *fd, int peer,
 
 static void be_open(baton__link_t *link)
 {
+    int on = 1;
+    /* The kernel then sends each word at once. */
+    (void)setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     link->state = BATON__LINK_OPEN;
     link->opened = true;
     link->reset_ns = 0;
@@ -512,24 +501,17 @@ static void finish_connecting(const baton__links_t *links, int peer,
     }
 }
 
-/* Accepts connections, whose greetings will identify them. */
-static void accept_connections(baton__links_t *links)
+/* Accepts a connection, which its greeting will identify. Returns -1 if no
+   connection has come. */
+static int accept_connection(const baton__links_t *links)
 {
-    for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        if (links->pending[i] >= 0) {
-            continue;
-        }
+    for (;;) {
         int fd = baton__descriptor_move(
             accept4(links->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (fd < 0) {
-            return;
+        if (fd < 0 || watch(links, fd, PENDING)) {
+            return fd;
         }
-        if (!watch(links, fd, PENDING)) {
-            baton__descriptor_close(&fd);
-            continue;
-        }
-        set_options(fd);
-        links->pending[i] = fd;
+        baton__descriptor_close(&fd);
     }
 }
 
@@ -546,54 +528,74 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads the greetings of accepted connections. Adds to `made` the number of
-   links that were made, and of ranks that say that they have lost this one.
-   Returns true if there is space for more connections. */
-static bool identify_connections(baton__links_t *links, int *made)
+/* Makes a connection a link. Returns false, and closes the connection, if there
+   can be no link. */
+static bool make_link(const baton__links_t *links, int fd, int peer)
 {
-    bool room = false;
-    for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        greeting_t greeting;
-        int fd = links->pending[i];
-        if (fd < 0) {
-            continue;
-        }
-        ssize_t got = recv(fd, &greeting, sizeof greeting, MSG_DONTWAIT);
-        if (got < 0 && errno == EAGAIN) {
-            continue;
-        }
-        links->pending[i] = -1;
-        room = true;
-        int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
-        baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
-        if (link != NULL && (greeting.to & DISOWNS) != 0) {
-            link->disowned = true;
-            link = NULL;
-            ++*made;
-        } else if (link != NULL && (greeting.to & LIFELINE) != 0) {
-            baton__descriptor_close(&link->lifeline);
-            link->lifeline = fd;
-            link->lifeline_open = link->lifeline_made = true;
-            /* A lifeline that can't be watched is not closed, since the peer
-               would take it for ended. It is still looked at before each
-               packet. */
-            (void)watch(links, fd, peer);
-            continue;
-        } else if (link != NULL && link->state == BATON__LINK_OPEN) {
-            /* The peer has connected again, so it has found this link
-               broken. */
-            be_broken(link, 0);
-        }
-        if (link == NULL || link->state != BATON__LINK_NONE ||
-            !watch(links, fd, peer)) {
-            baton__descriptor_close(&fd);
-            continue;
-        }
-        link->fd = fd;
-        be_open(link);
-        ++*made;
+    baton__link_t *link = &links->at[peer];
+    if (link->state == BATON__LINK_OPEN) {
+        /* The peer has connected again, so it has found this link broken. */
+        be_broken(link, 0);
     }
-    return room;
+    if (link->state != BATON__LINK_NONE || !watch(links, fd, peer)) {
+        baton__descriptor_close(&fd);
+        return false;
+    }
+    link->fd = fd;
+    be_open(link);
+    return true;
+}
+
+/* Uses or closes a connection on which the greeting of `peer` has come; -1: the
+   greeting was not from a rank of this group. Returns true if a link was made,
+   or if the peer says that it has lost this rank. */
+static bool use_connection(const baton__links_t *links, int fd, int peer,
+                           uint32_t flags)
+{
+    if (peer < 0 || (flags & DISOWNS) != 0) {
+        baton__descriptor_close(&fd);
+        if (peer >= 0) {
+            links->at[peer].disowned = true;
+        }
+        return peer >= 0;
+    }
+    if ((flags & LIFELINE) == 0) {
+        return make_link(links, fd, peer);
+    }
+    baton__link_t *link = &links->at[peer];
+    baton__descriptor_close(&link->lifeline);
+    link->lifeline = fd;
+    link->lifeline_open = link->lifeline_made = true;
+    /* A lifeline that can't be watched is not closed, since the peer would take
+       it for ended. It is still looked at before each packet. */
+    (void)watch(links, fd, peer);
+    return false;
+}
+
+/* Takes all connections that have come, and waits in `pending` for greetings
+   that have not. Returns the number of links that were made, and of ranks that
+   say that they have lost this one. */
+static int take_connections(baton__links_t *links)
+{
+    int found = 0;
+    bool more = true; /* another connection may have come */
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        int *fd = &links->pending[i];
+        while (*fd >= 0 || (more && (*fd = accept_connection(links)) >= 0)) {
+            greeting_t greeting = {0};
+            ssize_t got = recv(*fd, &greeting, sizeof greeting, MSG_DONTWAIT);
+            if (got < 0 && errno == EAGAIN) {
+                break;
+            }
+            int peer =
+                got == sizeof greeting ? sender_of(links, &greeting) : -1;
+            int taken = *fd;
+            *fd = -1;
+            found += use_connection(links, taken, peer, greeting.to);
+        }
+        more = more && *fd >= 0;
+    }
+    return found;
 }
 
 static void take_byte(baton__link_t *link, unsigned char byte)
@@ -701,17 +703,6 @@ static bool look_at_link(const baton__links_t *links, int peer)
         link->lost = "its process has ended";
     }
     return made || rang || link->lost != NULL;
-}
-
-/* Takes all connections that have come. Returns the number of links that were
-   made, and of ranks that say that they have lost this one. */
-static int take_connections(baton__links_t *links)
-{
-    int made = 0;
-    do {
-        accept_connections(links);
-    } while (identify_connections(links, &made));
-    return made;
 }
 
 bool baton__links_poll(baton__links_t *links)
