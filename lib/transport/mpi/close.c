@@ -35,7 +35,7 @@ void baton__mpi_on_finalize(void *endpoint)
                "was destroyed: destroy it first",
                mpi->rank, mpi->size);
     atomic_store_explicit(&mpi->net.finalized, true, memory_order_seq_cst);
-    while (atomic_load_explicit(&mpi->net.inside, memory_order_seq_cst) > 0) {
+    while (baton__answers_is_calling(&mpi->answers)) {
         (void)sched_yield();
     }
 }

@@ -377,11 +377,8 @@ typedef struct baton__net {
        of the first rank of each other host. Without that, a rank that dies
        before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
-    /* The next two fields keep MPI_Finalize and calls of MPI apart, if
-       MPI_Finalize is called while there is a group. `inside` is the number of
-       calls of baton__net_enter that baton__net_leave has not ended;
-       `finalized` is true after MPI_Finalize was called. */
-    _Atomic int inside;
+    /* MPI_Finalize was called while there is a group, so no more calls of MPI
+       may begin; answers.h counts these calls. */
     _Atomic bool finalized;
     char detail[BATON__WIRE_TEXT];
 } baton__net_t;

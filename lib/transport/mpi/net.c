@@ -76,12 +76,10 @@ void baton__net_lose_all(baton__mpi_t *mpi, const char *detail)
 
 bool baton__net_enter(baton__mpi_t *mpi)
 {
-    baton__net_t *net = &mpi->net;
     /* Pairs with the store and the load in baton__mpi_on_finalize, close.c: at
        least one of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
-    atomic_fetch_add_explicit(&net->inside, 1, memory_order_seq_cst);
-    if (!atomic_load_explicit(&net->finalized, memory_order_seq_cst)) {
+    if (!atomic_load_explicit(&mpi->net.finalized, memory_order_seq_cst)) {
         return true;
     }
     baton__net_leave(mpi);
@@ -91,7 +89,6 @@ bool baton__net_enter(baton__mpi_t *mpi)
 
 void baton__net_leave(baton__mpi_t *mpi)
 {
-    atomic_fetch_sub_explicit(&mpi->net.inside, 1, memory_order_release);
     baton__answers_count(&mpi->answers.returned);
 }
 
