@@ -352,17 +352,22 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes)
     return fd;
 }
 
-/* Begins to connect to the peer's listener. Returns a descriptor that is
-   watched for the peer; or -1. */
-static int connect_to(const baton__links_t *links, int peer)
+/* Begins to connect to the peer's listener. Returns a descriptor, or -1. */
+static int begin_to(const baton__links_t *links, int peer)
 {
+    const baton__link_place_t *places = links->places;
     struct sockaddr_storage to;
     socklen_t bytes;
-    if (!baton__links_address(&links->places[links->rank], &links->places[peer],
-                              links->places[peer].port, &to, &bytes)) {
-        return -1;
-    }
-    int fd = baton__links_begin((const struct sockaddr *)&to, bytes);
+    return baton__links_address(&places[links->rank], &places[peer],
+                                places[peer].port, &to, &bytes)
+               ? baton__links_begin((const struct sockaddr *)&to, bytes)
+               : -1;
+}
+
+/* Does what begin_to does, and watches the descriptor for the peer. */
+static int connect_to(const baton__links_t *links, int peer)
+{
+    int fd = begin_to(links, peer);
     if (fd >= 0 && !watch(links, fd, peer)) {
         baton__descriptor_close(&fd);
     }
@@ -451,6 +456,16 @@ bool baton__links_is_sound(baton__links_t *links, int peer)
 
 /* ---- events on links -------------------------------------------------- */
 
+/* Returns false if the greeting was not sent. */
+static bool send_greeting(const baton__links_t *links, int fd, int peer,
+                          uint32_t flags)
+{
+    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
+                                 (uint32_t)peer | flags};
+    return send(fd, &greeting, sizeof greeting, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+           sizeof greeting;
+}
+
 /* Sends the greeting if the connection is established. Returns false if the
    connection is not established yet, or if it has failed; a failed connection
    is closed. */
@@ -459,8 +474,6 @@ static bool greet(const baton__links_t *links, int *fd, int peer,
 {
     int error = 0;
     socklen_t bytes = sizeof error;
-    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
-                                 (uint32_t)peer | flags};
     struct sockaddr_storage to;
     socklen_t to_bytes = sizeof to;
     bool sound = getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
@@ -468,8 +481,7 @@ static bool greet(const baton__links_t *links, int *fd, int peer,
     if (sound && getpeername(*fd, (struct sockaddr *)&to, &to_bytes) != 0) {
         return false;
     }
-    sound = sound && send(*fd, &greeting, sizeof greeting,
-                          MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof greeting;
+    sound = sound && send_greeting(links, *fd, peer, flags);
     if (!sound) {
         baton__descriptor_close(fd);
     }
@@ -726,26 +738,18 @@ bool baton__links_poll(baton__links_t *links)
 
 bool baton__links_lose(baton__links_t *links, int peer)
 {
-    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
-                                 (uint32_t)peer | DISOWNS};
-    struct sockaddr_storage to;
-    socklen_t bytes;
     if (links->listener < 0 || links->places[peer].port == 0) {
         return false;
     }
     (void)take_connections(links);
-    if (links->at[peer].disowned ||
-        !baton__links_address(&links->places[links->rank], &links->places[peer],
-                              links->places[peer].port, &to, &bytes)) {
-        return links->at[peer].disowned;
+    if (links->at[peer].disowned) {
+        return true;
     }
-    struct pollfd made = {.events = POLLOUT};
-    made.fd = baton__links_begin((const struct sockaddr *)&to, bytes);
+    struct pollfd made = {.fd = begin_to(links, peer), .events = POLLOUT};
     if (made.fd >= 0) {
         links->hurries |=
             poll(&made, 1, links->hurries ? DISOWN_LATER_MS : DISOWN_MS) == 0;
-        (void)!send(made.fd, &greeting, sizeof greeting,
-                    MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)send_greeting(links, made.fd, peer, DISOWNS);
     }
     baton__descriptor_close(&made.fd);
     return false;

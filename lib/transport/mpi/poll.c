@@ -581,20 +581,15 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
 static const char *why_lost(const baton__mpi_t *mpi, baton__reply_t reply,
                             bool remote)
 {
-    switch (reply) {
-    case BATON__REPLY_DISOWNED:
-        return baton__disowned;
-    case BATON__REPLY_LATE:
-        return mpi->answers.silent;
-    case BATON__REPLY_INSIDE:
-        return mpi->answers.inside;
-    case BATON__REPLY_REFUSED:
-    case BATON__REPLY_NONE:
-        break;
-    }
-    return remote ? "its process has ended, or it has closed its group, or "
-                    "connections to it are refused"
-                  : "its process has ended, or it has closed its group";
+    const char *const texts[] = {
+        [BATON__REPLY_DISOWNED] = baton__disowned,
+        [BATON__REPLY_LATE] = mpi->answers.silent,
+        [BATON__REPLY_INSIDE] = mpi->answers.inside,
+        [BATON__REPLY_REFUSED] =
+            remote ? "its process has ended, or it has closed its group, or "
+                     "connections to it are refused"
+                   : "its process has ended, or it has closed its group"};
+    return texts[reply];
 }
 
 void baton__mpi_ask(void *endpoint, int peer)

@@ -19,24 +19,36 @@ enum { FETCHED_BYTES = 16 * 64 };
 
 /* ---- arrival ---------------------------------------------------------- */
 
-/* Returns the address of the message's data if it already is, in one piece, in
-   memory that this rank can read; otherwise NULL. */
-static const void *data_of(const baton__mpi_t *mpi,
-                           const baton__record_t *record)
+/* Takes a packet's part of its message. Returns the address of the message's
+   data if it already is, in one piece, in memory that this rank can read;
+   otherwise NULL. */
+static const void *take_content(baton__mpi_t *mpi, baton__record_t *record,
+                                const baton__packet_t *packet)
 {
-    if (record->kind == BATON__PACKET_SHORT) {
+    if (packet->kind == BATON__PACKET_SHORT) {
+        memcpy(record->data, packet->data, packet->bytes);
         return record->data;
     }
-    if (record->kind == BATON__PACKET_BODY &&
-        record->message.bytes <= BATON__BODY_BYTES) {
-        return record->bodies[0]->bytes + BATON__NET_PACKET_HEAD;
+    if (packet->kind == BATON__PACKET_BUFFER) {
+        const char *data =
+            baton__host_buffer(&mpi->host, mpi->peers[packet->source].local,
+                               packet->place)
+                ->data;
+        for (size_t i = 0; i < packet->bytes && i < FETCHED_BYTES; i += 64) {
+            __builtin_prefetch(data + i);
+        }
+        return data;
     }
-    return record->kind == BATON__PACKET_BUFFER
-               ? baton__host_buffer(&mpi->host,
-                                    mpi->peers[record->message.peer].local,
-                                    record->place)
-                     ->data
-               : NULL;
+    if (packet->kind == BATON__PACKET_BODY) {
+        baton__net_keep(mpi, record);
+        return packet->bytes <= BATON__BODY_BYTES
+                   ? record->bodies[0]->bytes + BATON__NET_PACKET_HEAD
+                   : NULL;
+    }
+    if (packet->kind == BATON__PACKET_OFFER) {
+        record->address = packet->address;
+    }
+    return NULL;
 }
 
 static bool mpi_receive_arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
@@ -55,18 +67,7 @@ static bool mpi_receive_arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
     record->message.header = packet->header;
     record->message.bytes = packet->bytes;
     record->message.peer = (int)packet->source;
-    if (packet->kind == BATON__PACKET_SHORT) {
-        memcpy(record->data, packet->data, packet->bytes);
-    } else if (packet->kind == BATON__PACKET_BODY) {
-        baton__net_keep(mpi, record);
-    } else if (packet->kind == BATON__PACKET_OFFER) {
-        record->address = packet->address;
-    }
-    record->message.data = data_of(mpi, record);
-    size_t fetched = packet->kind == BATON__PACKET_BUFFER ? packet->bytes : 0;
-    for (size_t i = 0; i < fetched && i < FETCHED_BYTES; i += 64) {
-        __builtin_prefetch((const char *)record->message.data + i);
-    }
+    record->message.data = take_content(mpi, record, packet);
     if (packet->kind == BATON__PACKET_BODY && record->arrived < packet->bytes) {
         mpi->peers[packet->source].begun = record;
         return true;
