@@ -338,7 +338,6 @@ typedef struct baton__net {
     baton__transfer_t *transfers;
     size_t part_bytes; /* bytes of each MPI message of pulled data */
     int count;
-    int capacity;
     /* Sends whose data peers have asked for. MPI gets this data in a poll that
        has found nothing else, so that answers and announcements go first.
        Answers and announcements queued after the data would arrive only after
@@ -623,8 +622,9 @@ void baton__net_forget(baton__net_t *net, const void *ended);
    space for all their events; the next poll then calls this again. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Allocates space for the transfers of this many messages. */
-baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
+/* Allocates space for the transfers of this many messages, more than before.
+   Returns false if there is no memory. */
+bool baton__net_reserve(baton__net_t *net, uint32_t messages);
 
 /* The next two functions are called at the first reservation for a peer.
    baton__net_reserve_bodies adds BATON__MPI_BODIES buffers for the peer's

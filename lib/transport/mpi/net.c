@@ -501,21 +501,13 @@ static baton__request_t *add_transfer(baton__net_t *net, baton__send_t *send,
     return &net->requests[net->count++];
 }
 
-baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages)
+bool baton__net_reserve(baton__net_t *net, uint32_t messages)
 {
-    baton__net_t *net = &mpi->net;
-    int capacity = (int)messages * BATON__MPI_PARTS;
-    if (capacity <= net->capacity) {
-        return BATON_OK;
-    }
-    if (!baton__extend(&net->requests, (size_t)net->count, (size_t)capacity,
-                       sizeof *net->requests) ||
-        !baton__extend(&net->transfers, (size_t)net->count, (size_t)capacity,
-                       sizeof *net->transfers)) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    net->capacity = capacity;
-    return BATON_OK;
+    size_t capacity = (size_t)messages * BATON__MPI_PARTS;
+    return baton__extend(&net->requests, (size_t)net->count, capacity,
+                         sizeof *net->requests) &&
+           baton__extend(&net->transfers, (size_t)net->count, capacity,
+                         sizeof *net->transfers);
 }
 
 /* The data goes in MPI messages of one size, which the receiver has chosen;

@@ -492,15 +492,15 @@ static bool is_reached(const baton__mpi_t *mpi, int peer)
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out)
 {
-    struct sockaddr_in local = {.sin_family = AF_INET,
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint16_t port = mpi->answers.listener < 0
                         ? 0
                         : (uint16_t)mpi->answers.places[peer].port;
     if (mpi->peers[peer].local >= 0) {
-        local.sin_port = port;
-        memcpy(out, &local, sizeof local);
-        *bytes_out = sizeof local;
+        *(struct sockaddr_in *)out =
+            (struct sockaddr_in){.sin_family = AF_INET,
+                                 .sin_port = port,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        *bytes_out = sizeof(struct sockaddr_in);
         return port != 0;
     }
     const baton__link_place_t *places = mpi->net.links.places;

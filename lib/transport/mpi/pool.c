@@ -46,8 +46,8 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     if (slab == NULL || new_sends == NULL ||
         !baton__extend(&mpi->sends, mpi->send_count, mpi->send_count + sends,
                        sizeof *mpi->sends) ||
-        baton__net_reserve(mpi, mpi->send_count + sends + mpi->record_count +
-                                    records) != BATON_OK) {
+        !baton__net_reserve(&mpi->net, mpi->send_count + sends +
+                                           mpi->record_count + records)) {
         baton__free(new_sends);
         baton__free(slab);
         return baton__error(BATON_ERR_NO_MEMORY,
