@@ -1627,10 +1627,10 @@ TEST(test_mpi_far_answers_ring_for_their_sender)
         assert_int_equal(post(0, 1, 2, 8), BATON_DONE);
         settle(1);
         assert_int_equal(post(1, 0, 3, 8), BATON_DONE);
-        peer_of(0, 1)->rang_ns = 0;
+        peer_of(0, 1)->woken_ns = 0;
         settle(0);
     }
-    assert_true(peer_of(0, 1)->rang_ns >= before);
+    assert_true(peer_of(0, 1)->woken_ns >= before);
     assert_int_equal(link_of(0, 1)->reported, peer_of(0, 1)->packets_sent);
     /* Without an answer, the link reports packets, even those that came too
        soon after another one for a ring of their own. */
@@ -1664,7 +1664,7 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     }
     (void)poll(NULL, 0, 5);
     assert_true(arm(1));
-    baton__links_ring(&rank_of(0)->net.links, 1,
+    baton__links_wake(&rank_of(0)->net.links, 1,
                       /* The ring arrives before its message. */
                       peer_of(0, 1)->packets_sent);
     assert_true(is_rung(1, 5000));

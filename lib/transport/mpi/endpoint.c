@@ -113,7 +113,7 @@ static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer,
     }
     /* baton__links_lose may make links; their peers must be told the number of
        packets, too. */
-    mpi->net.rings_due = true;
+    mpi->net.wakes_due = true;
     return baton__links_lose(&mpi->net.links, (int)(peer - mpi->peers));
 }
 

@@ -290,7 +290,7 @@ typedef struct baton__peer {
     baton_status_t status;
     /* The fields from here on are for inter-node peers. */
     /* When this rank last woke the peer, or knew that the peer was awake. */
-    uint64_t rang_ns;
+    uint64_t woken_ns;
     uint32_t packets_sent; /* number of packets sent to the peer over MPI */
     /* A packet was sent to the peer at probe_ns, and `probe` is the number of
        packets sent up to and including that one. 0: the peer has taken that
@@ -364,7 +364,7 @@ typedef struct baton__net {
     uint32_t packets_unsent;
     /* Over some peer's link, the peer must still be told how many packets were
        sent to it (links.h). */
-    bool rings_due;
+    bool wakes_due;
     bool closing;      /* the endpoint is being closed, or its ranks leave */
     uint64_t asked_ns; /* when this rank last asked a rank that closes late */
     /* all inter-node peers are lost: MPI failed or was finalized on this
@@ -603,9 +603,9 @@ void baton__net_add_arrival(baton__mpi_t *mpi);
 void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
 /* Wakes each peer that has a link and was not told over it of all packets that
-   were sent to the peer, unless this rank woke the peer less than RANG_NS ago
+   were sent to the peer, unless this rank woke the peer less than WOKEN_NS ago
    (net.c). */
-void baton__net_ring_due(baton__mpi_t *mpi);
+void baton__net_wake_due(baton__mpi_t *mpi);
 
 /* Wakes the peers that may have to call MPI before data or packets can reach
    this rank. Returns true if there is such a peer. */

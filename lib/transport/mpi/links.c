@@ -422,7 +422,7 @@ static bool write_word(baton__link_t *link, uint64_t word)
     return written;
 }
 
-void baton__links_ring(const baton__links_t *links, int peer,
+void baton__links_wake(const baton__links_t *links, int peer,
                        uint32_t packets_sent)
 {
     if (baton__links_is_open(links, peer) &&
@@ -436,7 +436,7 @@ void baton__links_ring(const baton__links_t *links, int peer,
 static void links_touch(baton__links_t *links, int peer)
 {
     atomic_store_explicit(&links->at[peer].touched, true, memory_order_release);
-    atomic_store_explicit(&links->rang, true, memory_order_release);
+    atomic_store_explicit(&links->touched, true, memory_order_release);
 }
 
 bool baton__links_is_sound(baton__links_t *links, int peer)
@@ -627,10 +627,10 @@ static void take_byte(baton__link_t *link, unsigned char byte)
     }
 }
 
-/* Reads all bytes that have come, and sets *rang_out to true if there are any.
+/* Reads all bytes that have come, and sets *woken_out to true if there are any.
    Returns -1 if the link is still open, 0 if the peer has closed it, and else
    the error with which the link has ended. */
-static int read_all(baton__link_t *link, bool *rang_out)
+static int read_all(baton__link_t *link, bool *woken_out)
 {
     unsigned char bytes[32 * BATON__LINK_WORD];
     for (;;) {
@@ -644,7 +644,7 @@ static int read_all(baton__link_t *link, bool *rang_out)
         if (got == 0) {
             return 0;
         }
-        *rang_out = true;
+        *woken_out = true;
         for (ssize_t i = 0; i < got; i++) {
             take_byte(link, bytes[i]);
         }
@@ -692,7 +692,7 @@ static bool look_at_link(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
     bool made = false;
-    bool rang = false;
+    bool woken = false;
     if (link->state == BATON__LINK_CONNECTING) {
         finish_connecting(links, peer, link);
         made = link->state == BATON__LINK_OPEN;
@@ -700,28 +700,29 @@ static bool look_at_link(const baton__links_t *links, int peer)
     if (link->state != BATON__LINK_OPEN) {
         return made;
     }
-    int error = read_all(link, &rang);
+    int error = read_all(link, &woken);
     if (error < 0) {
-        return made || rang;
+        return made || woken;
     }
     error = link->error != 0 ? link->error : error;
     /* EPIPE or a farewell shows that the peer has closed the link. */
     if (error != 0 && error != EPIPE && !link->farewell) {
         be_broken(link, error);
-        return made || rang;
+        return made || woken;
     }
     links_end(link);
     if (!link->farewell) {
         link->lost = "its process has ended";
     }
-    return made || rang || link->lost != NULL;
+    return made || woken || link->lost != NULL;
 }
 
 bool baton__links_poll(baton__links_t *links)
 {
     if (links->listener < 0 ||
-        !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
-        !atomic_exchange_explicit(&links->rang, false, memory_order_acquire)) {
+        !atomic_load_explicit(&links->touched, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&links->touched, false,
+                                  memory_order_acquire)) {
         return false;
     }
     int found = take_connections(links);
@@ -757,11 +758,11 @@ bool baton__links_lose(baton__links_t *links, int peer)
 
 static void links_leave(baton__link_t *link, uint64_t farewell)
 {
-    bool rang = false;
+    bool woken = false;
     if (link->state == BATON__LINK_OPEN) {
         (void)write_word(link, farewell);
         /* Closing a socket with unread bytes would reset the connection. */
-        (void)read_all(link, &rang);
+        (void)read_all(link, &woken);
     }
     if (link->state == BATON__LINK_OPEN ||
         link->state == BATON__LINK_CONNECTING) {
@@ -803,7 +804,7 @@ void baton__links_drain(baton__links_t *links)
             }
         }
         if (count > 0) {
-            atomic_store_explicit(&links->rang, true, memory_order_release);
+            atomic_store_explicit(&links->touched, true, memory_order_release);
         }
     } while (count == 16);
 }

@@ -120,7 +120,7 @@ typedef struct baton__links {
        exchanged them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
-    _Atomic bool rang;         /* some link was touched; stored with release */
+    _Atomic bool touched;      /* some link was touched; stored with release */
     struct baton__links *next; /* in the list all_open of links.c */
 } baton__links_t;
 
@@ -179,7 +179,7 @@ void baton__links_connect(baton__links_t *links, int peer);
 /* Wakes the peer, if there is a link, by telling it how many packets were sent
    to it. If this number can't be written now, the link's `reported` is not
    updated. */
-void baton__links_ring(const baton__links_t *links, int peer,
+void baton__links_wake(const baton__links_t *links, int peer,
                        uint32_t packets_sent);
 
 /* True if there is a link by which the peer can wake this rank. */

@@ -32,7 +32,7 @@ enum {
     PACKET_TAG = 0,
     /* A peer that was woken more recently than this is not woken again, since
        it still polls by itself: see poll.c. */
-    RANG_NS = 400000,
+    WOKEN_NS = 400000,
     /* The interval at which this rank wakes a peer from which it awaits data or
        packets. */
     ASK_NS = 1000000,
@@ -116,24 +116,24 @@ static bool net_count_is_due(const baton__mpi_t *mpi, int peer)
 }
 
 /* Wakes the peer, unless it was woken less than `since_ns` ago. */
-static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
+static void wake_after(baton__mpi_t *mpi, int rank, uint64_t now,
                        uint64_t since_ns)
 {
     baton__peer_t *peer = &mpi->peers[rank];
-    if (now - peer->rang_ns > since_ns) {
-        peer->rang_ns = now;
-        baton__links_ring(&mpi->net.links, rank, peer->packets_sent);
+    if (now - peer->woken_ns > since_ns) {
+        peer->woken_ns = now;
+        baton__links_wake(&mpi->net.links, rank, peer->packets_sent);
     }
-    mpi->net.rings_due |= net_count_is_due(mpi, rank);
+    mpi->net.wakes_due |= net_count_is_due(mpi, rank);
 }
 
 /* Called when something was sent to the peer. Wakes the peer if it may be
    asleep. */
-static void net_ring(baton__mpi_t *mpi, int rank)
+static void net_wake(baton__mpi_t *mpi, int rank)
 {
     mpi->net.now_ns = baton__clock_ns();
     mpi->net.quiet = 0;
-    ring_after(mpi, rank, mpi->net.now_ns, RANG_NS);
+    wake_after(mpi, rank, mpi->net.now_ns, WOKEN_NS);
 }
 
 /* A peer that has taken a packet was awake after the packet was sent. This
@@ -145,8 +145,8 @@ void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
     int rank = (int)(peer - mpi->peers);
     baton__link_t *links = mpi->net.links.at;
     if (peer->probe != 0 && (int32_t)(taken - peer->probe) >= 0) {
-        if (peer->probe_ns > peer->rang_ns) {
-            peer->rang_ns = peer->probe_ns;
+        if (peer->probe_ns > peer->woken_ns) {
+            peer->woken_ns = peer->probe_ns;
         }
         peer->probe = 0;
     }
@@ -155,13 +155,13 @@ void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
     }
 }
 
-void baton__net_ring_due(baton__mpi_t *mpi)
+void baton__net_wake_due(baton__mpi_t *mpi)
 {
     uint64_t now = baton__clock_ns();
-    mpi->net.rings_due = false;
+    mpi->net.wakes_due = false;
     for (int i = 0; i < mpi->size; i++) {
         if (net_count_is_due(mpi, i)) {
-            ring_after(mpi, i, now, RANG_NS);
+            wake_after(mpi, i, now, WOKEN_NS);
         }
     }
 }
@@ -187,14 +187,14 @@ bool baton__net_ask(baton__mpi_t *mpi)
     for (int i = 0; i < mpi->size; i++) {
         if (owes_packets(mpi, i)) {
             any = true;
-            ring_after(mpi, i, now, ASK_NS);
+            wake_after(mpi, i, now, ASK_NS);
         }
     }
     for (int i = 0; i < net->count; i++) {
         const baton__record_t *record = net->transfers[i].record;
         if (record != NULL) {
             any = true;
-            ring_after(mpi, record->message.peer, now, ASK_NS);
+            wake_after(mpi, record->message.peer, now, ASK_NS);
         }
     }
     return any;
@@ -347,7 +347,7 @@ bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
                         i == 0 ? data : (const char *)data + at,
                         net_part_of(BATON__FIRST_BYTES, count - at));
         }
-        net_ring(mpi, (int)(peer - mpi->peers));
+        net_wake(mpi, (int)(peer - mpi->peers));
         if (peer->probe == 0) {
             peer->probe = peer->packets_sent;
             peer->probe_ns = mpi->net.now_ns;
@@ -365,7 +365,7 @@ void baton__net_test_packets(baton__mpi_t *mpi)
     net->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         if (net->sends[slot] != 0 && is_sent(mpi, slot)) {
-            net_ring(mpi, net->destinations[slot]);
+            net_wake(mpi, net->destinations[slot]);
         }
         net->packets_unsent += net->sends[slot] != 0;
     }

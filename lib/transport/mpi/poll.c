@@ -2,9 +2,9 @@
 
    Ranks of this host wake a sleeping rank by its doorbell, and ranks on other
    hosts by a link. A packet from another host comes over MPI, and may come
-   after the wake-up. So for some time after a wake-up (AFTER_RING_NS) the rank
+   after the wake-up. So for some time after a wake-up (AFTER_WAKE_NS) the rank
    looks again after short sleeps. A sender need not wake the rank a second time
-   during that time; RANG_NS in net.c is well below it.
+   during that time; WOKEN_NS in net.c is well below it.
 
    However late MPI is, no waiting rank sleeps for good: a wake-up says how many
    packets were sent. Until these packets have come, and while data is in
@@ -31,8 +31,8 @@ enum {
        soon carries them anyway. */
     CREDIT_POLLS = 8,
     /* How long after a wake-up this rank looks for packets again and again. */
-    AFTER_RING_NS = 1000000,
-    AFTER_RING_US = 50, /* the sleep between two of these looks */
+    AFTER_WAKE_NS = 1000000,
+    AFTER_WAKE_US = 50, /* the sleep between two of these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
        LEFT_US in progress/driving/engine.c, the time after which the progress
        thread takes over work that a caller has left. Because the two are equal,
@@ -256,7 +256,7 @@ static void poll_links(baton__mpi_t *mpi)
     net->now_ns = baton__clock_ns();
     net->quiet = 0;
     /* Wakes peers that were sent packets before they had a link. */
-    baton__net_ring_due(mpi);
+    baton__net_wake_due(mpi);
     for (int i = 0; i < mpi->size; i++) {
         const baton__link_t *link = &net->links.at[i];
         if (link->disowned) {
@@ -306,8 +306,8 @@ static void poll_net(baton__mpi_t *mpi)
     if (net->credits_due && net->quiet >= CREDIT_POLLS) {
         baton__net_report_credits(mpi);
     }
-    if (net->rings_due) {
-        baton__net_ring_due(mpi);
+    if (net->wakes_due) {
+        baton__net_wake_due(mpi);
     }
 }
 
@@ -317,7 +317,7 @@ static void poll_net(baton__mpi_t *mpi)
    after a test. */
 static bool has_come(baton__mpi_t *mpi, bool later)
 {
-    if (atomic_load_explicit(&mpi->net.links.rang, memory_order_relaxed)) {
+    if (atomic_load_explicit(&mpi->net.links.touched, memory_order_relaxed)) {
         return true;
     }
     if (later) {
@@ -378,7 +378,7 @@ static void report_lost(baton__mpi_t *mpi)
     }
 }
 
-static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
+static void wake_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
     if (mpi->host.doorbell.due_count > 0) {
         baton__doorbell_ring_due(&mpi->host.doorbell, when);
@@ -423,7 +423,7 @@ static bool is_left(const baton__mpi_t *mpi)
 
 void baton__mpi_flush_bells(void *endpoint)
 {
-    ring_due(endpoint, BATON__DUE_NOW);
+    wake_due(endpoint, BATON__DUE_NOW);
 }
 
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
@@ -436,7 +436,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     const bool lost = mpi->unreported > 0;
     /* Messages that were sent before a loss are delivered before the loss. */
     poll_local(mpi);
-    ring_due(mpi, BATON__DUE_LATER);
+    wake_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings) && !is_left(mpi)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
@@ -668,10 +668,10 @@ static uint32_t net_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__net_t *net = &mpi->net;
     if (recent) {
-        return how == BATON_ARM_NOTICES ? LATER_US : AFTER_RING_US;
+        return how == BATON_ARM_NOTICES ? LATER_US : AFTER_WAKE_US;
     }
     if ((net->peers > 0 && baton__net_ask(mpi)) || net->count > 0 ||
-        net->packets_unsent > 0 || net->rings_due) {
+        net->packets_unsent > 0 || net->wakes_due) {
         return MOVING_US;
     }
     if (net->peers == 0) {
@@ -706,8 +706,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         poll_insist(mpi);
     }
     bool recent = mpi->net.peers > 0 &&
-                  baton__clock_ns() - mpi->net.now_ns < AFTER_RING_NS;
-    ring_due(mpi, BATON__DUE_WAIT);
+                  baton__clock_ns() - mpi->net.now_ns < AFTER_WAKE_NS;
+    wake_due(mpi, BATON__DUE_WAIT);
     if (mpi->net.credits_due) {
         baton__net_report_credits(mpi);
     }
