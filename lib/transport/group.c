@@ -93,9 +93,9 @@ void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
         return NULL;
     }
     pthread_mutex_lock(&attributes_lock);
-    void *kept = attribute(group, key, value, destroy);
+    void *stored = attribute(group, key, value, destroy);
     pthread_mutex_unlock(&attributes_lock);
-    return kept;
+    return stored;
 }
 
 /* ---- identities ------------------------------------------------------- */
@@ -326,12 +326,12 @@ void baton__group_take_notice(const baton_group_t *group,
 void baton__group_drop_attributes(baton_group_t *group)
 {
     while (group->attributes != NULL) {
-        baton__attribute_t *kept = group->attributes;
-        group->attributes = kept->next;
-        if (kept->destroy != NULL) {
-            kept->destroy(kept->value);
+        baton__attribute_t *first = group->attributes;
+        group->attributes = first->next;
+        if (first->destroy != NULL) {
+            first->destroy(first->value);
         }
-        baton__free(kept);
+        baton__free(first);
     }
 }
 
