@@ -470,6 +470,8 @@ TEST(test_mpi_fills_posted_receives)
     for (int i = 0; i < 3; i++) {
         open_local(2, 0);
         rank_of(1)->put_bytes = LONGEST;
+        /* The generation of the receive's place may wrap. */
+        rank_of(1)->host.posted[7].generation = i == 0 ? UINT32_MAX - 3 : 0;
         assert_false(post_receive(7, PUT_LEAST - 1));
         assert_false(post_receive(7, LONGEST + 1));
         assert_false(baton__mpi_post_receive(rank_of(1), put_token(7), 1,
@@ -493,20 +495,6 @@ TEST(test_mpi_fills_posted_receives)
         assert_int_equal(seen[0].ends, sizes[i] == LONGEST);
         expect_received(7, BATON_OK);
     }
-}
-
-/* The generation of a place for posted receives wraps. */
-TEST(test_mpi_posts_receives_for_ever)
-{
-    open_local(2, 0);
-    for (int i = 0; i < BATON__HOST_POSTS; i++) {
-        rank_of(1)->host.posted[i].generation = UINT32_MAX - 3;
-    }
-    assert_true(post_receive(7, PUT_LEAST));
-    assert_int_equal(post(0, 1, 7, PUT_LEAST), BATON_DONE);
-    settle(1);
-    assert_true(came_whole(PUT_LEAST));
-    expect_received(7, BATON_OK);
 }
 
 /* A message that does not fit a posted receive arrives in the ordinary way. A
