@@ -13,7 +13,7 @@
 #   lib/transport/mpi/poll.c, caught by BATON_SHM=0 mpi_dense.np3
 #   sleeps_at_once: A rank that was rung sleeps before the message has come.
 #     if (far->peers > 0) {
-#   -     return AFTER_RING_US;
+#   -     return AFTER_WAKE_US;
 #   +     return us;
 #
 # Lines that are removed, and those that show the place, must be in the file

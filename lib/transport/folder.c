@@ -14,10 +14,6 @@ typedef struct folder {
     int descriptor;
 } folder_t;
 
-typedef struct file_name {
-    char text[200];
-} file_name_t;
-
 static baton_status_t folder_fail(const char *doing, const char *key)
 {
     return baton__error(BATON_ERR_SYSTEM, "a folder's store can't %s %s: %s",
@@ -30,20 +26,20 @@ static baton_status_t folder_put(void *context, const char *key,
                                  const void *value, size_t bytes)
 {
     const folder_t *folder = context;
-    file_name_t new;
-    (void)snprintf(new.text, sizeof new.text, "%s.%d.new", key, (int)getpid());
+    char new[200];
+    (void)snprintf(new, sizeof new, "%s.%d.new", key, (int)getpid());
     int file = baton__descriptor_move(
-        openat(folder->descriptor, new.text,
+        openat(folder->descriptor, new,
                O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     const bool written =
         file >= 0 && write(file, value, bytes) == (ssize_t)bytes;
     baton__descriptor_close(&file);
     if (written &&
-        renameat(folder->descriptor, new.text, folder->descriptor, key) == 0) {
+        renameat(folder->descriptor, new, folder->descriptor, key) == 0) {
         return BATON_OK;
     }
     const baton_status_t status = folder_fail("write", key);
-    (void)unlinkat(folder->descriptor, new.text, 0);
+    (void)unlinkat(folder->descriptor, new, 0);
     return status;
 }
 

@@ -39,9 +39,10 @@ int baton_group_size(const baton_group_t *group)
 
 int baton_group_origin(const baton_group_t *group, int rank)
 {
-    return !is_alive(group, __func__) || rank < 0 || rank >= group->size ? -1
-           : group->origins != NULL ? group->origins[rank]
-                                    : rank;
+    if (!is_alive(group, __func__) || rank < 0 || rank >= group->size) {
+        return -1;
+    }
+    return group->origins != NULL ? group->origins[rank] : rank;
 }
 
 baton_engine_t *baton_group_engine(const baton_group_t *group)
@@ -74,8 +75,10 @@ static void *attribute(baton_group_t *group, const void *key, void *value,
     if (found == NULL && value != NULL) {
         found = baton__alloc(1, sizeof *found);
         if (found != NULL) {
-            *found =
-                (baton__attribute_t){group->attributes, key, value, destroy};
+            *found = (baton__attribute_t){.next = group->attributes,
+                                          .key = key,
+                                          .value = value,
+                                          .destroy = destroy};
             group->attributes = found;
         }
     }
@@ -90,9 +93,9 @@ void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
         return NULL;
     }
     pthread_mutex_lock(&attributes_lock);
-    void *kept = attribute(group, key, value, destroy);
+    void *stored = attribute(group, key, value, destroy);
     pthread_mutex_unlock(&attributes_lock);
-    return kept;
+    return stored;
 }
 
 /* ---- identities ------------------------------------------------------- */
@@ -275,9 +278,10 @@ bool baton__group_is_stopped(const baton_group_t *group, int rank)
 int baton__group_host(const baton_group_t *group, int rank)
 {
     const baton_transport_t *port = group->transport;
-    return port->host_block > 0    ? rank / port->host_block
-           : port->host_of != NULL ? port->host_of(group->endpoint, rank)
-                                   : 0;
+    if (port->host_block > 0) {
+        return rank / port->host_block;
+    }
+    return port->host_of != NULL ? port->host_of(group->endpoint, rank) : 0;
 }
 
 bool baton__group_is_local(const baton_group_t *group, int rank)
@@ -322,12 +326,12 @@ void baton__group_take_notice(const baton_group_t *group,
 void baton__group_drop_attributes(baton_group_t *group)
 {
     while (group->attributes != NULL) {
-        baton__attribute_t *kept = group->attributes;
-        group->attributes = kept->next;
-        if (kept->destroy != NULL) {
-            kept->destroy(kept->value);
+        baton__attribute_t *first = group->attributes;
+        group->attributes = first->next;
+        if (first->destroy != NULL) {
+            first->destroy(first->value);
         }
-        baton__free(kept);
+        baton__free(first);
     }
 }
 

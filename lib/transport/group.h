@@ -186,10 +186,13 @@ baton_schedule_t *baton__group_find(const baton_group_t *group,
    subsets. */
 static inline baton_group_t *baton__group_next(const baton_group_t *group)
 {
-    return group->subsets != NULL ? group->subsets
-           : group->next != NULL  ? group->next
-           : group->root != NULL  ? group->root->next
-                                  : NULL;
+    if (group->subsets != NULL) {
+        return group->subsets;
+    }
+    if (group->next != NULL || group->root == NULL) {
+        return group->next;
+    }
+    return group->root->next;
 }
 
 /* Returns the number of a rank's host; always 0 if nothing is known of

@@ -17,7 +17,7 @@ enum { RANKS = 3, NONCE = 12345, PATIENCE_MS = 5000 };
 
 typedef struct end {
     baton__links_t links;
-    int rang; /* number of polls that have found something */
+    int found; /* number of polls that have found something */
 } end_t;
 
 static end_t ends[RANKS];
@@ -65,7 +65,7 @@ static bool is_woken(int rank, int ms)
 static void look(int rank)
 {
     baton__links_drain(&ends[rank].links);
-    ends[rank].rang += baton__links_poll(&ends[rank].links);
+    ends[rank].found += baton__links_poll(&ends[rank].links);
 }
 
 /* Lets both ends go on until rank `b` has the link that rank `a` has made. */
@@ -118,9 +118,9 @@ LINKS_TEST(test_links_ring_when_they_are_made)
     connect_ends(0, 2);
     settle(0);
     settle(2);
-    assert_true(ends[0].rang > 0);
-    assert_true(ends[2].rang > 0);
-    assert_int_equal(ends[1].rang, 0);
+    assert_true(ends[0].found > 0);
+    assert_true(ends[2].found > 0);
+    assert_int_equal(ends[1].found, 0);
 }
 
 LINKS_TEST(test_links_ring_wakes_that_peer)
@@ -130,26 +130,26 @@ LINKS_TEST(test_links_ring_wakes_that_peer)
     connect_ends(1, 2);
     for (int i = 0; i < RANKS; i++) {
         settle(i);
-        ends[i].rang = 0;
+        ends[i].found = 0;
     }
     for (int round = 1; round <= 3; round++) {
-        baton__links_ring(&ends[2].links, 1, 1);
+        baton__links_wake(&ends[2].links, 1, 1);
         assert_true(is_woken(1, PATIENCE_MS));
         look(1);
-        assert_int_equal(ends[1].rang, round);
+        assert_int_equal(ends[1].found, round);
         assert_false(is_woken(1, 0));
     }
     /* A ring that was not read yet does not prevent the next one from being
        seen. */
-    baton__links_ring(&ends[2].links, 1, 1);
-    baton__links_ring(&ends[0].links, 1, 1);
+    baton__links_wake(&ends[2].links, 1, 1);
+    baton__links_wake(&ends[0].links, 1, 1);
     assert_true(is_woken(1, PATIENCE_MS));
     settle(1);
-    assert_true(ends[1].rang > 3);
+    assert_true(ends[1].found > 3);
     assert_false(is_woken(0, 0));
     /* One thread drains the descriptor, and another looks at the links
        later. */
-    baton__links_ring(&ends[0].links, 1, 1);
+    baton__links_wake(&ends[0].links, 1, 1);
     assert_true(is_woken(1, PATIENCE_MS));
     baton__links_drain(&ends[1].links);
     baton__links_drain(&ends[1].links);
@@ -161,7 +161,7 @@ LINKS_TEST(test_links_ring_wakes_that_peer)
 LINKS_TEST(test_links_rings_tell_how_much_was_sent)
 {
     connect_ends(0, 1);
-    baton__links_ring(&ends[0].links, 1, 7);
+    baton__links_wake(&ends[0].links, 1, 7);
     assert_int_equal(link_of(0, 1)->reported, 7);
     settle(1);
     assert_int_equal(link_of(1, 0)->announced, 7);
@@ -189,12 +189,12 @@ LINKS_TEST(test_links_full_of_rings)
     connect_ends(0, 1);
     settle(1);
     while (count < MANY && link_of(0, 1)->reported == count) {
-        baton__links_ring(&ends[0].links, 1, ++count);
+        baton__links_wake(&ends[0].links, 1, ++count);
     }
     assert_int_equal(link_of(0, 1)->reported, count - 1);
     settle(1);
     assert_int_equal(link_of(1, 0)->announced, count - 1);
-    baton__links_ring(&ends[0].links, 1, count);
+    baton__links_wake(&ends[0].links, 1, count);
     settle(1);
     assert_int_equal(link_of(1, 0)->announced, count);
 }
@@ -208,7 +208,7 @@ TEST(test_links_end_with_and_without_farewell)
     connect_ends(0, 1);
     connect_ends(0, 2);
     settle(0);
-    baton__links_ring(&ends[1].links, 0, 1);
+    baton__links_wake(&ends[1].links, 0, 1);
     baton__links_close(&ends[1].links);
     assert_true(is_woken(0, PATIENCE_MS));
     settle(0);
@@ -221,7 +221,7 @@ TEST(test_links_end_with_and_without_farewell)
     settle(0);
     assert_int_equal(link_of(0, 2)->state, BATON__LINK_ENDED);
     assert_string_equal(link_of(0, 2)->lost, "its process has ended");
-    baton__links_ring(&ends[0].links, 2, 1); /* this has no effect */
+    baton__links_wake(&ends[0].links, 2, 1); /* this has no effect */
     (void)close_ends(state);
     (void)open_ends(state);
     connect_ends(0, 1);
@@ -264,12 +264,12 @@ LINKS_TEST(test_links_tell_who_is_lost)
 {
     connect_ends(0, 1);
     settle(0);
-    ends[0].rang = 0;
+    ends[0].found = 0;
     for (int i = 1; i < RANKS; i++) {
         assert_false(baton__links_lose(&ends[i].links, 0));
         assert_true(is_woken(0, PATIENCE_MS));
         settle(0);
-        assert_true(ends[0].rang >= i);
+        assert_true(ends[0].found >= i);
         assert_true(link_of(0, i)->disowned);
         assert_int_equal(link_of(0, 2)->disowned, i == 2);
         assert_true(baton__links_lose(&ends[0].links, i));
@@ -284,7 +284,7 @@ LINKS_TEST(test_links_reset_is_no_loss)
     connect_ends(1, 2);
     settle(1);
     settle(2);
-    baton__links_ring(&ends[1].links, 2, 1);
+    baton__links_wake(&ends[1].links, 2, 1);
     assert_true(is_woken(2, PATIENCE_MS));
     baton__descriptor_close(&link_of(2, 1)->fd);
     assert_true(is_woken(1, PATIENCE_MS));
@@ -295,7 +295,7 @@ LINKS_TEST(test_links_reset_is_no_loss)
         baton__links_connect(&ends[1].links, 2);
         settle(1);
         settle(2);
-        baton__links_ring(&ends[1].links, 2, 7);
+        baton__links_wake(&ends[1].links, 2, 7);
         settle(2);
         assert_int_equal(link_of(2, 1)->announced, 7);
         /* The descriptor of the first connection stays open. */
@@ -320,7 +320,7 @@ static void end_after_reset(bool much_later)
                                 SO_KEEPALIVE, &alive, &bytes),
                      0);
     assert_int_equal(alive, 1);
-    baton__links_ring(&ends[1].links, 2, 1);
+    baton__links_wake(&ends[1].links, 2, 1);
     assert_true(is_woken(2, PATIENCE_MS));
     /* the connection is closed with an unread ring */
     baton__descriptor_close(&link_of(2, 1)->fd);

@@ -198,7 +198,7 @@ static baton__reply_t look(baton__answers_t *self, int peer)
     baton__asked_t *asked = &self->asked[peer];
     ssize_t got = recv(asked->fd, in, sizeof in, MSG_DONTWAIT);
     int error = got < 0 ? errno : 0;
-    if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR) {
+    if (error == EAGAIN || error == EINTR) {
         return BATON__REPLY_NONE;
     }
     baton__descriptor_close(&asked->fd);

@@ -108,13 +108,22 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    const baton__doorbell_t *doorbell);
 void baton__answers_close(baton__answers_t *self);
 
-/* Counts one more call of MPI that the driver has begun, or that has
-   returned. */
+/* Counts one more call of MPI that the driver has begun, or that has returned.
+   The order of the store is for baton__net_enter. */
 static inline void baton__answers_count(_Atomic uint32_t *calls)
 {
     atomic_store_explicit(calls,
                           atomic_load_explicit(calls, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+                          memory_order_seq_cst);
+}
+
+/* True if the driver is in a call of MPI. `returned` is read first: if `begun`
+   was the same afterwards, all calls had returned when it was read. */
+static inline bool baton__answers_is_calling(const baton__answers_t *self)
+{
+    uint32_t returned =
+        atomic_load_explicit(&self->returned, memory_order_seq_cst);
+    return atomic_load_explicit(&self->begun, memory_order_seq_cst) != returned;
 }
 
 /* Closes the connections that await answers, and resets the times of

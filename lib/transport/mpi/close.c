@@ -36,7 +36,7 @@ void baton__mpi_on_finalize(void *endpoint)
                "was destroyed: destroy it first",
                mpi->rank, mpi->size);
     atomic_store_explicit(&mpi->net.finalized, true, memory_order_seq_cst);
-    while (atomic_load_explicit(&mpi->net.inside, memory_order_seq_cst) > 0) {
+    while (baton__answers_is_calling(&mpi->answers)) {
         (void)sched_yield();
     }
 }
@@ -75,13 +75,11 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi)
    -1 if there is no such rank. */
 static int tell_last(baton__mpi_t *mpi)
 {
-    const baton__packet_t last = {.kind = BATON__PACKET_LAST,
-                                  .source = (uint32_t)mpi->rank};
     int awaited = -1;
     for (int i = 0; i < mpi->size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
         if (peer->local < 0 && !peer->last_sent && peer->outbox.head == NULL) {
-            peer->last_sent = baton__net_push(mpi, peer, &last, NULL, 0);
+            peer->last_sent = baton__net_signal(mpi, peer, BATON__PACKET_LAST);
         }
         awaited = peer->local >= 0 || (peer->last_sent && peer->last_received &&
                                        baton__net_unsent(mpi, peer) == 0)

@@ -113,7 +113,7 @@ static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer,
     }
     /* baton__links_lose may make links; their peers must be told the number of
        packets, too. */
-    mpi->net.rings_due = true;
+    mpi->net.wakes_due = true;
     return baton__links_lose(&mpi->net.links, (int)(peer - mpi->peers));
 }
 
@@ -142,7 +142,7 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
         return;
     }
     peer->lost = true;
-    peer->lost_ns = baton__clock_ns();
+    peer->lost_ns = mpi->last_lost_ns = baton__clock_ns();
     if (mpi->first_lost == 0) {
         mpi->first_lost = rank + 1;
         (void)snprintf(mpi->closed, sizeof mpi->closed,

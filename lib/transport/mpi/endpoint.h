@@ -290,7 +290,7 @@ typedef struct baton__peer {
     baton_status_t status;
     /* The fields from here on are for inter-node peers. */
     /* When this rank last woke the peer, or knew that the peer was awake. */
-    uint64_t rang_ns;
+    uint64_t woken_ns;
     uint32_t packets_sent; /* number of packets sent to the peer over MPI */
     /* A packet was sent to the peer at probe_ns, and `probe` is the number of
        packets sent up to and including that one. 0: the peer has taken that
@@ -305,9 +305,6 @@ typedef struct baton__peer {
     /* The reply LIVES could not be sent yet. It is sent when credits are next
        reported (baton__net_report_credits). */
     bool reply_due;
-    /* The memory of BATON__MPI_BODIES receive buffers, which were added to
-       net.free for the peer's bodies (packet.h). */
-    baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     /* number of packets that this rank has taken from the peer */
     uint32_t packets_taken;
@@ -341,7 +338,6 @@ typedef struct baton__net {
     baton__transfer_t *transfers;
     size_t part_bytes; /* bytes of each MPI message of pulled data */
     int count;
-    int capacity;
     /* Sends whose data peers have asked for. MPI gets this data in a poll that
        has found nothing else, so that answers and announcements go first.
        Answers and announcements queued after the data would arrive only after
@@ -351,21 +347,15 @@ typedef struct baton__net {
     baton__request_t arrivals[BATON__MPI_RECEIVES];
     /* The sends of packets in motion. */
     baton__request_t sends[BATON__MPI_PACKETS];
-    /* The memory of the buffers that `arrived` and `send_buffers` have at
-       first. */
-    baton__net_buffer_t *buffers;
+    /* The buffers that were allocated last. The endpoint frees all buffers when
+       it is closed: MPI may never complete sends and receives of lost peers. */
+    baton__net_buffer_t *allocated;
     baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
-    /* The buffers of the receives that were posted after losses
-       (baton__net_add_arrival). */
-    baton__net_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
     baton__net_buffer_t *send_buffers[BATON__MPI_PACKETS];
     /* Free buffers. When a body keeps the buffer in which it came, one of these
        takes the place of that buffer. */
     baton__net_buffer_t *free;
-    /* Buffers for sends that were allocated because sends to lost peers still
-       use the earlier ones. */
-    baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
     /* arrival: the place of the oldest receive in `arrivals`. next_send: the
@@ -374,7 +364,7 @@ typedef struct baton__net {
     uint32_t packets_unsent;
     /* Over some peer's link, the peer must still be told how many packets were
        sent to it (links.h). */
-    bool rings_due;
+    bool wakes_due;
     bool closing;      /* the endpoint is being closed, or its ranks leave */
     uint64_t asked_ns; /* when this rank last asked a rank that closes late */
     /* all inter-node peers are lost: MPI failed or was finalized on this
@@ -386,11 +376,8 @@ typedef struct baton__net {
        of the first rank of each other host. Without that, a rank that dies
        before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
-    /* The next two fields keep MPI_Finalize and calls of MPI apart, if
-       MPI_Finalize is called while there is a group. `inside` is the number of
-       calls of baton__net_enter that baton__net_leave has not ended;
-       `finalized` is true after MPI_Finalize was called. */
-    _Atomic int inside;
+    /* MPI_Finalize was called while there is a group, so no more calls of MPI
+       may begin; answers.h counts these calls. */
     _Atomic bool finalized;
     char detail[BATON__WIRE_TEXT];
 } baton__net_t;
@@ -449,6 +436,7 @@ typedef struct baton__mpi {
     uint32_t unreported;
     /* 1 + the rank that was lost first; 0: no rank is lost */
     uint32_t first_lost;
+    uint64_t last_lost_ns; /* when a rank was last lost; 0: none is lost */
     /* The reason for the loss of peers that have closed the group because
        first_lost was lost. */
     char closed[64];
@@ -577,13 +565,9 @@ bool baton__net_owes_credits(const baton__mpi_t *mpi,
    which it is due (reply_due). */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
-/* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
-   not completed an earlier packet to the peer. */
-void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
-
-/* Replies with CREDIT or LIVES to a peer that has asked whether this rank
-   lives. Returns false if the reply can't be sent now. */
-bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
+/* Sends CREDIT, LIVES, ASK or LAST to an inter-node peer. After LAST, only ASK
+   is still sent. Returns false if the packet can't be sent now. */
+bool baton__net_signal(baton__mpi_t *mpi, baton__peer_t *peer,
                        baton__packet_kind_t kind);
 
 /* Hands MPI the next parts of a send's data. Returns false if MPI has completed
@@ -619,9 +603,9 @@ void baton__net_add_arrival(baton__mpi_t *mpi);
 void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
 /* Wakes each peer that has a link and was not told over it of all packets that
-   were sent to the peer, unless this rank woke the peer less than RANG_NS ago
+   were sent to the peer, unless this rank woke the peer less than WOKEN_NS ago
    (net.c). */
-void baton__net_ring_due(baton__mpi_t *mpi);
+void baton__net_wake_due(baton__mpi_t *mpi);
 
 /* Wakes the peers that may have to call MPI before data or packets can reach
    this rank. Returns true if there is such a peer. */
@@ -638,13 +622,14 @@ void baton__net_forget(baton__net_t *net, const void *ended);
    space for all their events; the next poll then calls this again. */
 bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Allocates space for the transfers of this many messages. */
-baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
+/* Allocates space for the transfers of this many messages, more than before.
+   Returns false if there is no memory. */
+bool baton__net_reserve(baton__net_t *net, uint32_t messages);
 
 /* The next two functions are called at the first reservation for a peer.
-   baton__net_reserve_bodies allocates buffers for the peer's bodies. After
-   that, baton__net_contact connects to the peer, and tells the peer how many
-   credits it has. */
+   baton__net_reserve_bodies adds BATON__MPI_BODIES buffers for the peer's
+   bodies (packet.h) to net.free. After that, baton__net_contact connects to the
+   peer, and tells the peer how many credits it has. */
 baton_status_t baton__net_reserve_bodies(baton__mpi_t *mpi,
                                          baton__peer_t *peer);
 void baton__net_contact(baton__mpi_t *mpi, baton__peer_t *peer);
@@ -671,22 +656,22 @@ bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
 /* Called when a message has arrived for a receive. Withdraws the receive's
    post. Returns false if the receive was not posted, or if the sender has taken
    the post to write the data. */
-bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
-                         baton_token_t token);
+bool baton__mpi_end_post(const baton__mpi_t *mpi,
+                         const baton_message_t *message, baton_token_t token);
 
 /* Posts an offer's receive again after baton__mpi_end_post, so that the sender
    can be asked to write the data. Returns false if this rank should read the
    data instead. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Handles the answer CTS to an offer: begins to write the data into the posted
-   receive. */
-void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
-                         const baton__packet_t *packet);
+/* Adds a send to `putting`: later polls write its data into the receive that
+   the peer has posted in this place, with its target at this address. */
+void baton__mpi_start_put(baton__mpi_t *mpi, baton__send_t *send,
+                          uint32_t place, uint32_t generation,
+                          uint64_t address);
 
 /* If a peer on this host has posted a receive for the send, takes that receive,
-   and adds the send to `putting`: later polls write its data into the receive's
-   target. Returns false if there is no such receive. */
+   and starts to write the data. Returns false if there is no such receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Writes the next slice of the send's data. Returns true if all of the data is

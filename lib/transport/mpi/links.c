@@ -172,7 +172,7 @@ choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
    connections open, and no peer would notice that the parent has ended. So the
    child closes the connections at once. (exec closes them by itself.) */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__links_t *all_open;
+static baton__open_links_t all_open;
 
 static void before_fork(void)
 {
@@ -186,7 +186,8 @@ static void after_fork(void)
 
 static void close_in_child(void)
 {
-    for (baton__links_t *links = all_open; links != NULL; links = links->next) {
+    for (baton__links_t *links = all_open.head; links != NULL;
+         links = links->next) {
         for (int i = 0; i < links->size; i++) {
             baton__descriptor_close(&links->at[i].fd);
             baton__descriptor_close(&links->at[i].lifeline);
@@ -210,21 +211,14 @@ void baton__links_list(baton__links_t *links)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, handle_forks);
     (void)pthread_mutex_lock(&open_lock);
-    links->next = all_open;
-    all_open = links;
+    baton__open_links_append(&all_open, links);
     (void)pthread_mutex_unlock(&open_lock);
 }
 
 static void unlist(const baton__links_t *links)
 {
     (void)pthread_mutex_lock(&open_lock);
-    baton__links_t **at = &all_open;
-    while (*at != NULL && *at != links) {
-        at = &(*at)->next;
-    }
-    if (*at != NULL) {
-        *at = links->next;
-    }
+    baton__open_links_remove(&all_open, links);
     (void)pthread_mutex_unlock(&open_lock);
 }
 
@@ -312,13 +306,6 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 
 /* ---- one link --------------------------------------------------------- */
 
-/* Makes the kernel send each word at once. */
-static void set_options(int fd)
-{
-    int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-}
-
 static void keep_alive(int fd)
 {
     int on = 1, idle_s = LIFELINE_IDLE_S;
@@ -365,17 +352,22 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes)
     return fd;
 }
 
-/* Begins to connect to the peer's listener. Returns a descriptor that is
-   watched for the peer; or -1. */
-static int connect_to(const baton__links_t *links, int peer)
+/* Begins to connect to the peer's listener. Returns a descriptor, or -1. */
+static int begin_to(const baton__links_t *links, int peer)
 {
+    const baton__link_place_t *places = links->places;
     struct sockaddr_storage to;
     socklen_t bytes;
-    if (!baton__links_address(&links->places[links->rank], &links->places[peer],
-                              links->places[peer].port, &to, &bytes)) {
-        return -1;
-    }
-    int fd = baton__links_begin((const struct sockaddr *)&to, bytes);
+    return baton__links_address(&places[links->rank], &places[peer],
+                                places[peer].port, &to, &bytes)
+               ? baton__links_begin((const struct sockaddr *)&to, bytes)
+               : -1;
+}
+
+/* Does what begin_to does, and watches the descriptor for the peer. */
+static int connect_to(const baton__links_t *links, int peer)
+{
+    int fd = begin_to(links, peer);
     if (fd >= 0 && !watch(links, fd, peer)) {
         baton__descriptor_close(&fd);
     }
@@ -393,7 +385,6 @@ void baton__links_connect(baton__links_t *links, int peer)
     link->fd = connect_to(links, peer);
     if (link->fd >= 0) {
         link->state = BATON__LINK_CONNECTING;
-        set_options(link->fd);
     }
 }
 
@@ -407,8 +398,7 @@ static bool flush(baton__link_t *link)
     ssize_t sent = link->out_bytes == 0 ? 0
                                         : send(link->fd, rest, link->out_bytes,
                                                MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR &&
-        errno != EPIPE) {
+    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE) {
         link->error = errno;
     }
     link->out_bytes -= (size_t)(sent > 0 ? sent : 0);
@@ -432,7 +422,7 @@ static bool write_word(baton__link_t *link, uint64_t word)
     return written;
 }
 
-void baton__links_ring(const baton__links_t *links, int peer,
+void baton__links_wake(const baton__links_t *links, int peer,
                        uint32_t packets_sent)
 {
     if (baton__links_is_open(links, peer) &&
@@ -446,7 +436,7 @@ void baton__links_ring(const baton__links_t *links, int peer,
 static void links_touch(baton__links_t *links, int peer)
 {
     atomic_store_explicit(&links->at[peer].touched, true, memory_order_release);
-    atomic_store_explicit(&links->rang, true, memory_order_release);
+    atomic_store_explicit(&links->touched, true, memory_order_release);
 }
 
 bool baton__links_is_sound(baton__links_t *links, int peer)
@@ -466,6 +456,16 @@ bool baton__links_is_sound(baton__links_t *links, int peer)
 
 /* ---- events on links -------------------------------------------------- */
 
+/* Returns false if the greeting was not sent. */
+static bool send_greeting(const baton__links_t *links, int fd, int peer,
+                          uint32_t flags)
+{
+    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
+                                 (uint32_t)peer | flags};
+    return send(fd, &greeting, sizeof greeting, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+           sizeof greeting;
+}
+
 /* Sends the greeting if the connection is established. Returns false if the
    connection is not established yet, or if it has failed; a failed connection
    is closed. */
@@ -474,8 +474,6 @@ static bool greet(const baton__links_t *links, int *fd, int peer,
 {
     int error = 0;
     socklen_t bytes = sizeof error;
-    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
-                                 (uint32_t)peer | flags};
     struct sockaddr_storage to;
     socklen_t to_bytes = sizeof to;
     bool sound = getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
@@ -483,8 +481,7 @@ static bool greet(const baton__links_t *links, int *fd, int peer,
     if (sound && getpeername(*fd, (struct sockaddr *)&to, &to_bytes) != 0) {
         return false;
     }
-    sound = sound && send(*fd, &greeting, sizeof greeting,
-                          MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof greeting;
+    sound = sound && send_greeting(links, *fd, peer, flags);
     if (!sound) {
         baton__descriptor_close(fd);
     }
@@ -493,6 +490,9 @@ static bool greet(const baton__links_t *links, int *fd, int peer,
 
 static void be_open(baton__link_t *link)
 {
+    int on = 1;
+    /* The kernel then sends each word at once. */
+    (void)setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     link->state = BATON__LINK_OPEN;
     link->opened = true;
     link->reset_ns = 0;
@@ -513,24 +513,17 @@ static void finish_connecting(const baton__links_t *links, int peer,
     }
 }
 
-/* Accepts connections, whose greetings will identify them. */
-static void accept_connections(baton__links_t *links)
+/* Accepts a connection, which its greeting will identify. Returns -1 if no
+   connection has come. */
+static int accept_connection(const baton__links_t *links)
 {
-    for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        if (links->pending[i] >= 0) {
-            continue;
-        }
+    for (;;) {
         int fd = baton__descriptor_move(
             accept4(links->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (fd < 0) {
-            return;
+        if (fd < 0 || watch(links, fd, PENDING)) {
+            return fd;
         }
-        if (!watch(links, fd, PENDING)) {
-            baton__descriptor_close(&fd);
-            continue;
-        }
-        set_options(fd);
-        links->pending[i] = fd;
+        baton__descriptor_close(&fd);
     }
 }
 
@@ -547,54 +540,74 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads the greetings of accepted connections. Adds to `made` the number of
-   links that were made, and of ranks that say that they have lost this one.
-   Returns true if there is space for more connections. */
-static bool identify_connections(baton__links_t *links, int *made)
+/* Makes a connection a link. Returns false, and closes the connection, if there
+   can be no link. */
+static bool make_link(const baton__links_t *links, int fd, int peer)
 {
-    bool room = false;
-    for (int i = 0; i < BATON__LINK_PENDING; i++) {
-        greeting_t greeting;
-        int fd = links->pending[i];
-        if (fd < 0) {
-            continue;
-        }
-        ssize_t got = recv(fd, &greeting, sizeof greeting, MSG_DONTWAIT);
-        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            continue;
-        }
-        links->pending[i] = -1;
-        room = true;
-        int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
-        baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
-        if (link != NULL && (greeting.to & DISOWNS) != 0) {
-            link->disowned = true;
-            link = NULL;
-            ++*made;
-        } else if (link != NULL && (greeting.to & LIFELINE) != 0) {
-            baton__descriptor_close(&link->lifeline);
-            link->lifeline = fd;
-            link->lifeline_open = link->lifeline_made = true;
-            /* A lifeline that can't be watched is not closed, since the peer
-               would take it for ended. It is still looked at before each
-               packet. */
-            (void)watch(links, fd, peer);
-            continue;
-        } else if (link != NULL && link->state == BATON__LINK_OPEN) {
-            /* The peer has connected again, so it has found this link
-               broken. */
-            be_broken(link, 0);
-        }
-        if (link == NULL || link->state != BATON__LINK_NONE ||
-            !watch(links, fd, peer)) {
-            baton__descriptor_close(&fd);
-            continue;
-        }
-        link->fd = fd;
-        be_open(link);
-        ++*made;
+    baton__link_t *link = &links->at[peer];
+    if (link->state == BATON__LINK_OPEN) {
+        /* The peer has connected again, so it has found this link broken. */
+        be_broken(link, 0);
     }
-    return room;
+    if (link->state != BATON__LINK_NONE || !watch(links, fd, peer)) {
+        baton__descriptor_close(&fd);
+        return false;
+    }
+    link->fd = fd;
+    be_open(link);
+    return true;
+}
+
+/* Uses or closes a connection on which the greeting of `peer` has come; -1: the
+   greeting was not from a rank of this group. Returns true if a link was made,
+   or if the peer says that it has lost this rank. */
+static bool use_connection(const baton__links_t *links, int fd, int peer,
+                           uint32_t flags)
+{
+    if (peer < 0 || (flags & DISOWNS) != 0) {
+        baton__descriptor_close(&fd);
+        if (peer >= 0) {
+            links->at[peer].disowned = true;
+        }
+        return peer >= 0;
+    }
+    if ((flags & LIFELINE) == 0) {
+        return make_link(links, fd, peer);
+    }
+    baton__link_t *link = &links->at[peer];
+    baton__descriptor_close(&link->lifeline);
+    link->lifeline = fd;
+    link->lifeline_open = link->lifeline_made = true;
+    /* A lifeline that can't be watched is not closed, since the peer would take
+       it for ended. It is still looked at before each packet. */
+    (void)watch(links, fd, peer);
+    return false;
+}
+
+/* Takes all connections that have come, and waits in `pending` for greetings
+   that have not. Returns the number of links that were made, and of ranks that
+   say that they have lost this one. */
+static int take_connections(baton__links_t *links)
+{
+    int found = 0;
+    bool more = true; /* another connection may have come */
+    for (int i = 0; i < BATON__LINK_PENDING; i++) {
+        int *fd = &links->pending[i];
+        while (*fd >= 0 || (more && (*fd = accept_connection(links)) >= 0)) {
+            greeting_t greeting = {0};
+            ssize_t got = recv(*fd, &greeting, sizeof greeting, MSG_DONTWAIT);
+            if (got < 0 && errno == EAGAIN) {
+                break;
+            }
+            int peer =
+                got == sizeof greeting ? sender_of(links, &greeting) : -1;
+            int taken = *fd;
+            *fd = -1;
+            found += use_connection(links, taken, peer, greeting.to);
+        }
+        more = more && *fd >= 0;
+    }
+    return found;
 }
 
 static void take_byte(baton__link_t *link, unsigned char byte)
@@ -614,10 +627,10 @@ static void take_byte(baton__link_t *link, unsigned char byte)
     }
 }
 
-/* Reads all bytes that have come, and sets *rang_out to true if there are any.
+/* Reads all bytes that have come, and sets *woken_out to true if there are any.
    Returns -1 if the link is still open, 0 if the peer has closed it, and else
    the error with which the link has ended. */
-static int read_all(baton__link_t *link, bool *rang_out)
+static int read_all(baton__link_t *link, bool *woken_out)
 {
     unsigned char bytes[32 * BATON__LINK_WORD];
     for (;;) {
@@ -625,12 +638,13 @@ static int read_all(baton__link_t *link, bool *rang_out)
         if (got < 0 && errno == EINTR) {
             continue;
         }
-        if (got <= 0) {
-            return got == 0                                  ? 0
-                   : errno == EAGAIN || errno == EWOULDBLOCK ? -1
-                                                             : errno;
+        if (got < 0) {
+            return errno == EAGAIN ? -1 : errno;
         }
-        *rang_out = true;
+        if (got == 0) {
+            return 0;
+        }
+        *woken_out = true;
         for (ssize_t i = 0; i < got; i++) {
             take_byte(link, bytes[i]);
         }
@@ -651,8 +665,7 @@ static bool look_at_lifeline(const baton__links_t *links, int peer)
     }
     if (link->lifeline_open) {
         ssize_t got = recv(link->lifeline, &byte, 1, MSG_DONTWAIT);
-        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK &&
-                         errno != EINTR)) {
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
             link->lifeline_ended = got == 0;
             link->lifeline_open = false;
             baton__descriptor_close(&link->lifeline);
@@ -679,7 +692,7 @@ static bool look_at_link(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
     bool made = false;
-    bool rang = false;
+    bool woken = false;
     if (link->state == BATON__LINK_CONNECTING) {
         finish_connecting(links, peer, link);
         made = link->state == BATON__LINK_OPEN;
@@ -687,39 +700,29 @@ static bool look_at_link(const baton__links_t *links, int peer)
     if (link->state != BATON__LINK_OPEN) {
         return made;
     }
-    int error = read_all(link, &rang);
+    int error = read_all(link, &woken);
     if (error < 0) {
-        return made || rang;
+        return made || woken;
     }
     error = link->error != 0 ? link->error : error;
     /* EPIPE or a farewell shows that the peer has closed the link. */
     if (error != 0 && error != EPIPE && !link->farewell) {
         be_broken(link, error);
-        return made || rang;
+        return made || woken;
     }
     links_end(link);
     if (!link->farewell) {
         link->lost = "its process has ended";
     }
-    return made || rang || link->lost != NULL;
-}
-
-/* Takes all connections that have come. Returns the number of links that were
-   made, and of ranks that say that they have lost this one. */
-static int take_connections(baton__links_t *links)
-{
-    int made = 0;
-    do {
-        accept_connections(links);
-    } while (identify_connections(links, &made));
-    return made;
+    return made || woken || link->lost != NULL;
 }
 
 bool baton__links_poll(baton__links_t *links)
 {
     if (links->listener < 0 ||
-        !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
-        !atomic_exchange_explicit(&links->rang, false, memory_order_acquire)) {
+        !atomic_load_explicit(&links->touched, memory_order_relaxed) ||
+        !atomic_exchange_explicit(&links->touched, false,
+                                  memory_order_acquire)) {
         return false;
     }
     int found = take_connections(links);
@@ -736,26 +739,18 @@ bool baton__links_poll(baton__links_t *links)
 
 bool baton__links_lose(baton__links_t *links, int peer)
 {
-    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
-                                 (uint32_t)peer | DISOWNS};
-    struct sockaddr_storage to;
-    socklen_t bytes;
     if (links->listener < 0 || links->places[peer].port == 0) {
         return false;
     }
     (void)take_connections(links);
-    if (links->at[peer].disowned ||
-        !baton__links_address(&links->places[links->rank], &links->places[peer],
-                              links->places[peer].port, &to, &bytes)) {
-        return links->at[peer].disowned;
+    if (links->at[peer].disowned) {
+        return true;
     }
-    struct pollfd made = {.events = POLLOUT};
-    made.fd = baton__links_begin((const struct sockaddr *)&to, bytes);
+    struct pollfd made = {.fd = begin_to(links, peer), .events = POLLOUT};
     if (made.fd >= 0) {
         links->hurries |=
             poll(&made, 1, links->hurries ? DISOWN_LATER_MS : DISOWN_MS) == 0;
-        (void)!send(made.fd, &greeting, sizeof greeting,
-                    MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)send_greeting(links, made.fd, peer, DISOWNS);
     }
     baton__descriptor_close(&made.fd);
     return false;
@@ -763,11 +758,11 @@ bool baton__links_lose(baton__links_t *links, int peer)
 
 static void links_leave(baton__link_t *link, uint64_t farewell)
 {
-    bool rang = false;
+    bool woken = false;
     if (link->state == BATON__LINK_OPEN) {
         (void)write_word(link, farewell);
         /* Closing a socket with unread bytes would reset the connection. */
-        (void)read_all(link, &rang);
+        (void)read_all(link, &woken);
     }
     if (link->state == BATON__LINK_OPEN ||
         link->state == BATON__LINK_CONNECTING) {
@@ -809,7 +804,7 @@ void baton__links_drain(baton__links_t *links)
             }
         }
         if (count > 0) {
-            atomic_store_explicit(&links->rang, true, memory_order_release);
+            atomic_store_explicit(&links->touched, true, memory_order_release);
         }
     } while (count == 16);
 }

@@ -21,6 +21,8 @@
    finds out whether a peer still answers. */
 #pragma once
 
+#include "base/list.h"
+
 #include <baton/types.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
@@ -118,10 +120,11 @@ typedef struct baton__links {
        exchanged them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
-    _Atomic bool rang; /* some link was touched; stored with release */
-    /* the next one in the list of all open ones (all_open in links.c) */
-    struct baton__links *next;
+    _Atomic bool touched;      /* some link was touched; stored with release */
+    struct baton__links *next; /* in the list all_open of links.c */
 } baton__links_t;
+
+BATON__LIST(baton__open_links, baton__links_t)
 
 /* Finds the addresses by which other hosts reach this one. If there are none
    and `alone` is true (all ranks are on one host), finds the addresses of the
@@ -176,7 +179,7 @@ void baton__links_connect(baton__links_t *links, int peer);
 /* Wakes the peer, if there is a link, by telling it how many packets were sent
    to it. If this number can't be written now, the link's `reported` is not
    updated. */
-void baton__links_ring(const baton__links_t *links, int peer,
+void baton__links_wake(const baton__links_t *links, int peer,
                        uint32_t packets_sent);
 
 /* True if there is a link by which the peer can wake this rank. */

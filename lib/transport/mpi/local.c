@@ -220,46 +220,28 @@ static size_t most_put(const baton__mpi_t *mpi)
     return bytes / 3;
 }
 
-/* Opens the shared memory of this host's ranks. Returns false if they share
-   nothing and send over MPI. */
-static bool share(baton__mpi_t *mpi, baton__opening_t *host)
+/* Flags: how ranks can access each other's memory. */
+enum { READS = 1, WRITES = 2 };
+
+/* Finds out how all ranks of this host can access each other's memory. */
+static unsigned probe_access(baton__mpi_t *mpi, const baton__opening_t *host,
+                             bool open, reason_t *why)
 {
-    /* Flags: how ranks can access each other's memory. */
-    enum { READS = 1, WRITES = 2 };
-    reason_t unshared = "";
-    reason_t unwatched = "";
-    reason_t unread = "";
-    bool open = open_host(mpi, host, &unshared);
-    bool watch = watch_each_other(mpi, host, open, &unwatched);
     int error = open ? baton__host_probe(&mpi->host, false) : 0;
     unsigned able = open && error == 0 ? READS : 0;
     if (error != 0) {
-        local_say(host, &unread, baton__errno_text(error));
+        local_say(host, why, baton__errno_text(error));
     } else if (open && host->reads &&
                baton__host_probe(&mpi->host, true) == 0) {
         able |= WRITES;
     }
-    able = all_of(host, able, &unread);
-    mpi->reads = able & READS && host->reads;
-    if (host->exchange->status != BATON_OK && open) {
-        baton__host_close(&mpi->host);
-    }
-    if (host->exchange->status != BATON_OK || host->size == 1 ||
-        !host->shares) {
-        return false;
-    }
-    if (!open) {
-        log_lack(host, host->reaches ? LACK_MEMORY : LACK_SOCKETS,
-                 host->reaches ? unshared : "");
-        return false;
-    }
-    if (!watch) {
-        log_lack(host, LACK_LIVENESS, unwatched);
-    }
-    if ((able & READS) == 0) {
-        log_lack(host, LACK_CMA, unread);
-    }
-    local_number(mpi);
+    return all_of(host, able, why);
+}
+
+/* Chooses which messages go through buffers, and which are read or written. */
+static void choose_ways(baton__mpi_t *mpi, const baton__opening_t *host,
+                        unsigned able)
+{
     if (!mpi->reads && host->exchange->bootstrap->is_store) {
         /* A group that meets in a store may have no wire. So data that a rank
            may not read from its peer's memory is sent in parts through the
@@ -280,6 +262,39 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
     mpi->put_above = mpi->buffered_bytes > BATON__MPI_OWN_BYTES
                          ? mpi->buffered_bytes
                          : BATON__MPI_OWN_BYTES;
+}
+
+/* Opens the shared memory of this host's ranks. Returns false if they share
+   nothing and send over MPI. */
+static bool share(baton__mpi_t *mpi, baton__opening_t *host)
+{
+    reason_t unshared = "";
+    reason_t unwatched = "";
+    reason_t unread = "";
+    bool open = open_host(mpi, host, &unshared);
+    bool watch = watch_each_other(mpi, host, open, &unwatched);
+    unsigned able = probe_access(mpi, host, open, &unread);
+    mpi->reads = able & READS && host->reads;
+    if (host->exchange->status != BATON_OK && open) {
+        baton__host_close(&mpi->host);
+    }
+    if (host->exchange->status != BATON_OK || host->size == 1 ||
+        !host->shares) {
+        return false;
+    }
+    if (!open) {
+        log_lack(host, host->reaches ? LACK_MEMORY : LACK_SOCKETS,
+                 host->reaches ? unshared : "");
+        return false;
+    }
+    if (!watch) {
+        log_lack(host, LACK_LIVENESS, unwatched);
+    }
+    if ((able & READS) == 0) {
+        log_lack(host, LACK_CMA, unread);
+    }
+    local_number(mpi);
+    choose_ways(mpi, host, able);
     return true;
 }
 

@@ -32,7 +32,7 @@ enum {
     PACKET_TAG = 0,
     /* A peer that was woken more recently than this is not woken again, since
        it still polls by itself: see poll.c. */
-    RANG_NS = 400000,
+    WOKEN_NS = 400000,
     /* The interval at which this rank wakes a peer from which it awaits data or
        packets. */
     ASK_NS = 1000000,
@@ -76,12 +76,10 @@ void baton__net_lose_all(baton__mpi_t *mpi, const char *detail)
 
 bool baton__net_enter(baton__mpi_t *mpi)
 {
-    baton__net_t *net = &mpi->net;
     /* Pairs with the store and the load in baton__mpi_on_finalize, close.c: at
        least one of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
-    atomic_fetch_add_explicit(&net->inside, 1, memory_order_seq_cst);
-    if (!atomic_load_explicit(&net->finalized, memory_order_seq_cst)) {
+    if (!atomic_load_explicit(&mpi->net.finalized, memory_order_seq_cst)) {
         return true;
     }
     baton__net_leave(mpi);
@@ -91,7 +89,6 @@ bool baton__net_enter(baton__mpi_t *mpi)
 
 void baton__net_leave(baton__mpi_t *mpi)
 {
-    atomic_fetch_sub_explicit(&mpi->net.inside, 1, memory_order_release);
     baton__answers_count(&mpi->answers.returned);
 }
 
@@ -119,24 +116,24 @@ static bool net_count_is_due(const baton__mpi_t *mpi, int peer)
 }
 
 /* Wakes the peer, unless it was woken less than `since_ns` ago. */
-static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
+static void wake_after(baton__mpi_t *mpi, int rank, uint64_t now,
                        uint64_t since_ns)
 {
     baton__peer_t *peer = &mpi->peers[rank];
-    if (now - peer->rang_ns > since_ns) {
-        peer->rang_ns = now;
-        baton__links_ring(&mpi->net.links, rank, peer->packets_sent);
+    if (now - peer->woken_ns > since_ns) {
+        peer->woken_ns = now;
+        baton__links_wake(&mpi->net.links, rank, peer->packets_sent);
     }
-    mpi->net.rings_due |= net_count_is_due(mpi, rank);
+    mpi->net.wakes_due |= net_count_is_due(mpi, rank);
 }
 
 /* Called when something was sent to the peer. Wakes the peer if it may be
    asleep. */
-static void net_ring(baton__mpi_t *mpi, int rank)
+static void net_wake(baton__mpi_t *mpi, int rank)
 {
     mpi->net.now_ns = baton__clock_ns();
     mpi->net.quiet = 0;
-    ring_after(mpi, rank, mpi->net.now_ns, RANG_NS);
+    wake_after(mpi, rank, mpi->net.now_ns, WOKEN_NS);
 }
 
 /* A peer that has taken a packet was awake after the packet was sent. This
@@ -148,8 +145,8 @@ void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
     int rank = (int)(peer - mpi->peers);
     baton__link_t *links = mpi->net.links.at;
     if (peer->probe != 0 && (int32_t)(taken - peer->probe) >= 0) {
-        if (peer->probe_ns > peer->rang_ns) {
-            peer->rang_ns = peer->probe_ns;
+        if (peer->probe_ns > peer->woken_ns) {
+            peer->woken_ns = peer->probe_ns;
         }
         peer->probe = 0;
     }
@@ -158,13 +155,13 @@ void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
     }
 }
 
-void baton__net_ring_due(baton__mpi_t *mpi)
+void baton__net_wake_due(baton__mpi_t *mpi)
 {
     uint64_t now = baton__clock_ns();
-    mpi->net.rings_due = false;
+    mpi->net.wakes_due = false;
     for (int i = 0; i < mpi->size; i++) {
         if (net_count_is_due(mpi, i)) {
-            ring_after(mpi, i, now, RANG_NS);
+            wake_after(mpi, i, now, WOKEN_NS);
         }
     }
 }
@@ -190,14 +187,14 @@ bool baton__net_ask(baton__mpi_t *mpi)
     for (int i = 0; i < mpi->size; i++) {
         if (owes_packets(mpi, i)) {
             any = true;
-            ring_after(mpi, i, now, ASK_NS);
+            wake_after(mpi, i, now, ASK_NS);
         }
     }
     for (int i = 0; i < net->count; i++) {
         const baton__record_t *record = net->transfers[i].record;
         if (record != NULL) {
             any = true;
-            ring_after(mpi, record->message.peer, now, ASK_NS);
+            wake_after(mpi, record->message.peer, now, ASK_NS);
         }
     }
     return any;
@@ -239,16 +236,16 @@ size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
    of them. A body's packets are sent all together or not at all. Slots are
    freed in any order, so sends that MPI can't complete occupy only their own
    slots. In MPI. */
-static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
+static bool find_slots(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
-    size_t room = 0;
-    for (uint32_t i = 0; i < BATON__MPI_PACKETS && room < packets; i++) {
+    size_t found = 0;
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS && found < packets; i++) {
         uint32_t slot = (mpi->net.next_send + i) % BATON__MPI_PACKETS;
-        if (is_sent(mpi, slot) && room++ == 0) {
+        if (is_sent(mpi, slot) && found++ == 0) {
             *slot_out = slot;
         }
     }
-    return room == packets;
+    return found == packets;
 }
 
 /* Sends a packet from a free slot. In MPI. */
@@ -285,19 +282,6 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     peer->packets_sent++;
 }
 
-/* Returns the time since which the peer, which has no link, may have ended:
-   when its link was reset or, if that is later, a rank was last lost. Returns 0
-   if nothing suggests that the peer has ended. */
-static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
-{
-    uint64_t since = mpi->net.links.at[rank].reset_ns;
-    for (int i = 0; i < mpi->size && mpi->first_lost > 0; i++) {
-        const baton__peer_t *other = &mpi->peers[i];
-        since = other->lost && other->lost_ns > since ? other->lost_ns : since;
-    }
-    return since;
-}
-
 /* Returns false if a packet to the peer must wait, because the peer's process
    may have ended and this rank would learn that soon. A send to an ended
    process makes Open MPI 4 close its connection. The next send then makes MPI
@@ -315,7 +299,11 @@ static bool net_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
     if (links->listener < 0 || baton__links_is_open(links, rank)) {
         return true;
     }
-    uint64_t since = doubted_since(mpi, rank);
+    /* A peer without a link may have ended since its link was reset or, if that
+       is later, since a rank was last lost. 0: nothing suggests that it has
+       ended. */
+    uint64_t since = links->at[rank].reset_ns;
+    since = mpi->last_lost_ns > since ? mpi->last_lost_ns : since;
     uint64_t now = since == 0 ? 0 : baton__clock_ns();
     uint64_t doubt =
         baton__links_has_lifeline(links, rank) ? BATON__LIFELINE_NS : DOUBT_NS;
@@ -328,7 +316,7 @@ static bool net_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
                                     .source = (uint32_t)mpi->rank};
     uint32_t slot;
     if (links->at[rank].reset_ns == 0 && peer->doubted_ns < since &&
-        find_room(mpi, 1, &slot)) {
+        find_slots(mpi, 1, &slot)) {
         peer->doubted_ns = now;
         push_packet(mpi, peer, slot, &doubts, NULL, 0);
     }
@@ -350,23 +338,23 @@ bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
         return true; /* All inter-node peers are lost, so the packet counts as
                         sent. */
     }
-    bool room =
-        find_room(mpi, packets + others, &slot) && net_may_send(mpi, peer);
-    if (room) {
-        for (size_t i = 0; i < packets && find_room(mpi, 1, &slot); i++) {
+    bool may =
+        find_slots(mpi, packets + others, &slot) && net_may_send(mpi, peer);
+    if (may) {
+        for (size_t i = 0; i < packets && find_slots(mpi, 1, &slot); i++) {
             size_t at = i * BATON__FIRST_BYTES;
             push_packet(mpi, peer, slot, i == 0 ? packet : &tail,
                         i == 0 ? data : (const char *)data + at,
                         net_part_of(BATON__FIRST_BYTES, count - at));
         }
-        net_ring(mpi, (int)(peer - mpi->peers));
+        net_wake(mpi, (int)(peer - mpi->peers));
         if (peer->probe == 0) {
             peer->probe = peer->packets_sent;
             peer->probe_ns = mpi->net.now_ns;
         }
     }
     baton__net_leave(mpi);
-    return room;
+    return may;
 }
 
 /* Tests the sends that MPI could not complete at once, and wakes the peers of
@@ -377,7 +365,7 @@ void baton__net_test_packets(baton__mpi_t *mpi)
     net->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         if (net->sends[slot] != 0 && is_sent(mpi, slot)) {
-            net_ring(mpi, net->destinations[slot]);
+            net_wake(mpi, net->destinations[slot]);
         }
         net->packets_unsent += net->sends[slot] != 0;
     }
@@ -393,44 +381,46 @@ bool baton__net_owes_credits(const baton__mpi_t *mpi, const baton__peer_t *peer)
             2 * bodies >= BATON__MPI_BODIES);
 }
 
-void baton__net_report_credits(baton__mpi_t *mpi)
-{
-    const baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
-                                    .source = (uint32_t)mpi->rank};
-    mpi->net.credits_due = false;
-    for (int i = 0; i < mpi->size; i++) {
-        baton__peer_t *peer = &mpi->peers[i];
-        if (peer->reply_due) {
-            peer->reply_due =
-                !baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
-            mpi->net.credits_due |= peer->reply_due;
-        } else if (baton__net_owes_credits(mpi, peer) &&
-                   !baton__net_push(mpi, peer, &packet, NULL, 0)) {
-            mpi->net.credits_due = true; /* the packet could not be sent now */
-        }
-    }
-}
-
-void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
-{
-    const baton__packet_t packet = {.kind = BATON__PACKET_ASK,
-                                    .source = (uint32_t)mpi->rank};
-    if (baton__net_unsent(mpi, peer) == 0) {
-        (void)baton__net_push(mpi, peer, &packet, NULL, 0);
-    }
-}
-
-bool baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer,
+bool baton__net_signal(baton__mpi_t *mpi, baton__peer_t *peer,
                        baton__packet_kind_t kind)
 {
     const baton__packet_t packet = {.kind = (uint16_t)kind,
                                     .flags =
                                         peer->lost ? BATON__PACKET_DISOWNS : 0,
                                     .source = (uint32_t)mpi->rank};
-    return peer->last_sent || baton__net_push(mpi, peer, &packet, NULL, 0);
+    return (peer->last_sent && kind != BATON__PACKET_ASK) ||
+           baton__net_push(mpi, peer, &packet, NULL, 0);
+}
+
+void baton__net_report_credits(baton__mpi_t *mpi)
+{
+    mpi->net.credits_due = false;
+    for (int i = 0; i < mpi->size; i++) {
+        baton__peer_t *peer = &mpi->peers[i];
+        if (peer->reply_due) {
+            peer->reply_due =
+                !baton__net_signal(mpi, peer, BATON__PACKET_LIVES);
+            mpi->net.credits_due |= peer->reply_due;
+        } else if (baton__net_owes_credits(mpi, peer) &&
+                   !baton__net_signal(mpi, peer, BATON__PACKET_CREDIT)) {
+            mpi->net.credits_due = true; /* the packet could not be sent now */
+        }
+    }
 }
 
 /* ---- packets in -------------------------------------------------------- */
+
+/* Allocates `count` buffers. Returns the first of them; NULL if there is no
+   memory. */
+static baton__net_buffer_t *allocate_buffers(baton__net_t *net, size_t count)
+{
+    baton__net_buffer_t *buffers = baton__alloc(count, sizeof *buffers);
+    if (buffers != NULL) {
+        buffers->allocated_before = net->allocated;
+        net->allocated = buffers;
+    }
+    return buffers;
+}
 
 int baton__net_post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
@@ -449,12 +439,11 @@ void baton__net_add_arrival(baton__mpi_t *mpi)
         mpi->wire->probe(mpi->wire, PACKET_TAG, &waits) != 0 || !waits) {
         return;
     }
-    baton__net_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
-    net->arrived[slot] = net->added[slot] = buffer;
-    if (buffer != NULL && baton__net_post_arrival(mpi, slot) == 0) {
+    if (net->arrived[slot] == NULL) {
+        net->arrived[slot] = allocate_buffers(net, 1);
+    }
+    if (net->arrived[slot] != NULL && baton__net_post_arrival(mpi, slot) == 0) {
         net->receives++;
-    } else {
-        baton__free(buffer);
     }
 }
 
@@ -512,25 +501,13 @@ static baton__request_t *add_transfer(baton__net_t *net, baton__send_t *send,
     return &net->requests[net->count++];
 }
 
-baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages)
+bool baton__net_reserve(baton__net_t *net, uint32_t messages)
 {
-    baton__net_t *net = &mpi->net;
-    int capacity = (int)messages * BATON__MPI_PARTS;
-    if (capacity <= net->capacity) {
-        return BATON_OK;
-    }
-    baton__request_t *requests = baton__grow(
-        net->requests, (size_t)net->count, (size_t)capacity, sizeof *requests);
-    net->requests = requests != NULL ? requests : net->requests;
-    baton__transfer_t *transfers =
-        baton__grow(net->transfers, (size_t)net->count, (size_t)capacity,
-                    sizeof *transfers);
-    net->transfers = transfers != NULL ? transfers : net->transfers;
-    if (requests == NULL || transfers == NULL) {
-        return BATON_ERR_NO_MEMORY;
-    }
-    net->capacity = capacity;
-    return BATON_OK;
+    size_t capacity = (size_t)messages * BATON__MPI_PARTS;
+    return baton__extend(&net->requests, (size_t)net->count, capacity,
+                         sizeof *net->requests) &&
+           baton__extend(&net->transfers, (size_t)net->count, capacity,
+                         sizeof *net->transfers);
 }
 
 /* The data goes in MPI messages of one size, which the receiver has chosen;
@@ -640,11 +617,10 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
             !baton__net_enter(mpi)) {
             continue;
         }
-        baton__net_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
+        baton__net_buffer_t *buffer = allocate_buffers(net, 1);
         if (buffer != NULL) {
             (void)mpi->wire->release(mpi->wire, &net->sends[slot]);
-            buffer->next = net->later;
-            net->later = net->send_buffers[slot] = buffer;
+            net->send_buffers[slot] = buffer;
         }
         baton__net_leave(mpi);
     }
@@ -687,15 +663,16 @@ static baton_status_t net_no_memory(void)
 
 baton_status_t baton__net_reserve_bodies(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    if (peer->local >= 0 || peer->kept != NULL) {
+    if (peer->local >= 0) {
         return BATON_OK;
     }
-    peer->kept = baton__alloc(BATON__MPI_BODIES, sizeof *peer->kept);
-    if (peer->kept == NULL) {
+    baton__net_buffer_t *buffers =
+        allocate_buffers(&mpi->net, BATON__MPI_BODIES);
+    if (buffers == NULL) {
         return net_no_memory();
     }
     for (int i = 0; i < BATON__MPI_BODIES; i++) {
-        give_buffer(&mpi->net, &peer->kept[i]);
+        give_buffer(&mpi->net, &buffers[i]);
     }
     peer->bodies.granted = BATON__MPI_BODIES;
     return BATON_OK;
@@ -717,17 +694,17 @@ baton_status_t baton__net_open(baton__mpi_t *mpi)
     if (net->peers == 0) {
         return BATON_OK;
     }
-    net->buffers = baton__alloc((size_t)BATON__MPI_PACKETS + BATON__MPI_POSTED,
-                                sizeof *net->buffers);
-    if (net->buffers == NULL) {
+    baton__net_buffer_t *buffers =
+        allocate_buffers(net, (size_t)BATON__MPI_PACKETS + BATON__MPI_POSTED);
+    if (buffers == NULL) {
         return net_no_memory();
     }
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        net->send_buffers[slot] = &net->buffers[BATON__MPI_POSTED + slot];
+        net->send_buffers[slot] = &buffers[BATON__MPI_POSTED + slot];
     }
     net->receives = BATON__MPI_POSTED;
     for (uint32_t slot = 0; slot < BATON__MPI_POSTED; slot++) {
-        net->arrived[slot] = &net->buffers[slot];
+        net->arrived[slot] = &buffers[slot];
         int code = baton__net_post_arrival(mpi, slot);
         if (code != 0) {
             return baton__error(BATON_ERR_TRANSPORT, "mpi: a receive: %s",
@@ -756,16 +733,9 @@ void baton__net_close(baton__mpi_t *mpi)
     baton__links_close(&net->links);
     baton__free(net->requests);
     baton__free(net->transfers);
-    baton__free(net->buffers);
-    while (net->receives > 0) {
-        baton__free(net->added[--net->receives]);
-    }
-    while (net->later != NULL) {
-        baton__net_buffer_t *buffer = net->later;
-        net->later = buffer->next;
-        baton__free(buffer);
-    }
-    for (int i = 0; i < mpi->size; i++) {
-        baton__free(mpi->peers[i].kept);
+    while (net->allocated != NULL) {
+        baton__net_buffer_t *buffers = net->allocated;
+        net->allocated = buffers->allocated_before;
+        baton__free(buffers);
     }
 }

@@ -37,7 +37,7 @@
    packets, the records by which they make a group, notices, and packed graphs.
    Whoever changes one of them raises this number. Ranks whose numbers differ
    make no group. */
-enum { BATON__WIRE_FORMAT = 5 };
+enum { BATON__WIRE_FORMAT = 6 };
 
 typedef enum baton__packet_kind {
     BATON__PACKET_SHORT,
@@ -153,4 +153,7 @@ typedef struct baton__net_buffer {
                                 (BATON__BODY_BYTES - BATON__FIRST_BYTES)];
     };
     struct baton__net_buffer *next;
+    /* In the first of buffers that were allocated together: the first of those
+       that were allocated before. */
+    struct baton__net_buffer *allocated_before;
 } baton__net_buffer_t;

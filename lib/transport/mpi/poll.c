@@ -2,9 +2,9 @@
 
    Ranks of this host wake a sleeping rank by its doorbell, and ranks on other
    hosts by a link. A packet from another host comes over MPI, and may come
-   after the wake-up. So for some time after a wake-up (AFTER_RING_NS) the rank
+   after the wake-up. So for some time after a wake-up (AFTER_WAKE_NS) the rank
    looks again after short sleeps. A sender need not wake the rank a second time
-   during that time; RANG_NS in net.c is well below it.
+   during that time; WOKEN_NS in net.c is well below it.
 
    However late MPI is, no waiting rank sleeps for good: a wake-up says how many
    packets were sent. Until these packets have come, and while data is in
@@ -31,8 +31,8 @@ enum {
        soon carries them anyway. */
     CREDIT_POLLS = 8,
     /* How long after a wake-up this rank looks for packets again and again. */
-    AFTER_RING_NS = 1000000,
-    AFTER_RING_US = 50, /* the sleep between two of these looks */
+    AFTER_WAKE_NS = 1000000,
+    AFTER_WAKE_US = 50, /* the sleep between two of these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
        LEFT_US in progress/driving/engine.c, the time after which the progress
        thread takes over work that a caller has left. Because the two are equal,
@@ -256,7 +256,7 @@ static void poll_links(baton__mpi_t *mpi)
     net->now_ns = baton__clock_ns();
     net->quiet = 0;
     /* Wakes peers that were sent packets before they had a link. */
-    baton__net_ring_due(mpi);
+    baton__net_wake_due(mpi);
     for (int i = 0; i < mpi->size; i++) {
         const baton__link_t *link = &net->links.at[i];
         if (link->disowned) {
@@ -306,8 +306,8 @@ static void poll_net(baton__mpi_t *mpi)
     if (net->credits_due && net->quiet >= CREDIT_POLLS) {
         baton__net_report_credits(mpi);
     }
-    if (net->rings_due) {
-        baton__net_ring_due(mpi);
+    if (net->wakes_due) {
+        baton__net_wake_due(mpi);
     }
 }
 
@@ -317,7 +317,7 @@ static void poll_net(baton__mpi_t *mpi)
    after a test. */
 static bool has_come(baton__mpi_t *mpi, bool later)
 {
-    if (atomic_load_explicit(&mpi->net.links.rang, memory_order_relaxed)) {
+    if (atomic_load_explicit(&mpi->net.links.touched, memory_order_relaxed)) {
         return true;
     }
     if (later) {
@@ -378,7 +378,7 @@ static void report_lost(baton__mpi_t *mpi)
     }
 }
 
-static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
+static void wake_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
     if (mpi->host.doorbell.due_count > 0) {
         baton__doorbell_ring_due(&mpi->host.doorbell, when);
@@ -423,7 +423,7 @@ static bool is_left(const baton__mpi_t *mpi)
 
 void baton__mpi_flush_bells(void *endpoint)
 {
-    ring_due(endpoint, BATON__DUE_NOW);
+    wake_due(endpoint, BATON__DUE_NOW);
 }
 
 size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
@@ -436,7 +436,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     const bool lost = mpi->unreported > 0;
     /* Messages that were sent before a loss are delivered before the loss. */
     poll_local(mpi);
-    ring_due(mpi, BATON__DUE_LATER);
+    wake_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings) && !is_left(mpi)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
@@ -492,15 +492,15 @@ static bool is_reached(const baton__mpi_t *mpi, int peer)
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out)
 {
-    struct sockaddr_in local = {.sin_family = AF_INET,
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint16_t port = mpi->answers.listener < 0
                         ? 0
                         : (uint16_t)mpi->answers.places[peer].port;
     if (mpi->peers[peer].local >= 0) {
-        local.sin_port = port;
-        memcpy(out, &local, sizeof local);
-        *bytes_out = sizeof local;
+        *(struct sockaddr_in *)out =
+            (struct sockaddr_in){.sin_family = AF_INET,
+                                 .sin_port = port,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        *bytes_out = sizeof(struct sockaddr_in);
         return port != 0;
     }
     const baton__link_place_t *places = mpi->net.links.places;
@@ -562,16 +562,16 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
     if (!is_reached(mpi, peer)) {
         return reply == BATON__REPLY_DISOWNED ? reply : BATON__REPLY_NONE;
     }
-    if (asked->silent_ns > 1 || asked->asked_ns != before_ns) {
-        baton__net_ask_peer(mpi, remote);
+    if ((asked->silent_ns > 1 || asked->asked_ns != before_ns) &&
+        baton__net_unsent(mpi, remote) == 0) {
+        (void)baton__net_signal(mpi, remote, BATON__PACKET_ASK);
     }
     if (reply != BATON__REPLY_REFUSED || asked->silent_ns == 0) {
         return reply;
     }
     const uint64_t half = mpi->answers.timeout_ns / 2;
-    return mpi->net.links.at[peer].lifeline_made ||
-                   asked->silent_ns <
-                       (half == 0 || half > REFUSED_NS ? REFUSED_NS : half)
+    const uint64_t wait_ns = half == 0 || half > REFUSED_NS ? REFUSED_NS : half;
+    return mpi->net.links.at[peer].lifeline_made || asked->silent_ns < wait_ns
                ? BATON__REPLY_NONE
                : reply;
 }
@@ -581,20 +581,15 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
 static const char *why_lost(const baton__mpi_t *mpi, baton__reply_t reply,
                             bool remote)
 {
-    switch (reply) {
-    case BATON__REPLY_DISOWNED:
-        return baton__disowned;
-    case BATON__REPLY_LATE:
-        return mpi->answers.silent;
-    case BATON__REPLY_INSIDE:
-        return mpi->answers.inside;
-    case BATON__REPLY_REFUSED:
-    case BATON__REPLY_NONE:
-        break;
-    }
-    return remote ? "its process has ended, or it has closed its group, or "
-                    "connections to it are refused"
-                  : "its process has ended, or it has closed its group";
+    const char *const texts[] = {
+        [BATON__REPLY_DISOWNED] = baton__disowned,
+        [BATON__REPLY_LATE] = mpi->answers.silent,
+        [BATON__REPLY_INSIDE] = mpi->answers.inside,
+        [BATON__REPLY_REFUSED] =
+            remote ? "its process has ended, or it has closed its group, or "
+                     "connections to it are refused"
+                   : "its process has ended, or it has closed its group"};
+    return texts[reply];
 }
 
 void baton__mpi_ask(void *endpoint, int peer)
@@ -673,14 +668,16 @@ static uint32_t net_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__net_t *net = &mpi->net;
     if (recent) {
-        return how == BATON_ARM_NOTICES ? LATER_US : AFTER_RING_US;
+        return how == BATON_ARM_NOTICES ? LATER_US : AFTER_WAKE_US;
     }
     if ((net->peers > 0 && baton__net_ask(mpi)) || net->count > 0 ||
-        net->packets_unsent > 0 || net->rings_due) {
+        net->packets_unsent > 0 || net->wakes_due) {
         return MOVING_US;
     }
-    return net->peers == 0 ? BATON_SLEEP_FOREVER
-           : is_linked(mpi)
+    if (net->peers == 0) {
+        return BATON_SLEEP_FOREVER;
+    }
+    return is_linked(mpi)
                ? BATON__MPI_ASKED_US
                : (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
 }
@@ -699,20 +696,22 @@ static void poll_insist(baton__mpi_t *mpi)
 
 bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
+    static const baton__bell_t bells[] = {[BATON_ARM_NOTICES] =
+                                              BATON__BELL_URGENT,
+                                          [BATON_ARM_SOON] = BATON__BELL_SOON,
+                                          [BATON_ARM_ALL] = BATON__BELL_ALL,
+                                          [BATON_ARM_INSIST] = BATON__BELL_ALL};
     baton__mpi_t *mpi = endpoint;
     if (how == BATON_ARM_INSIST) {
         poll_insist(mpi);
     }
     bool recent = mpi->net.peers > 0 &&
-                  baton__clock_ns() - mpi->net.now_ns < AFTER_RING_NS;
-    ring_due(mpi, BATON__DUE_WAIT);
+                  baton__clock_ns() - mpi->net.now_ns < AFTER_WAKE_NS;
+    wake_due(mpi, BATON__DUE_WAIT);
     if (mpi->net.credits_due) {
         baton__net_report_credits(mpi);
     }
-    baton__doorbell_arm(&mpi->host.doorbell,
-                        how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
-                        : how == BATON_ARM_SOON  ? BATON__BELL_SOON
-                                                 : BATON__BELL_ALL);
+    baton__doorbell_arm(&mpi->host.doorbell, bells[how]);
     if (baton__mpi_is_copying(mpi) || mpi->net.pulled.head != NULL ||
         mpi->unreported > 0 || baton__inbox_front(&mpi->host.inbox) != NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,

@@ -43,12 +43,11 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     baton__send_t *new_sends = baton__alloc(sends, sizeof *new_sends);
     baton__slab_t *slab =
         baton__alloc(1, sizeof *slab + records * sizeof *slab->records);
-    baton__send_t **table = baton__grow(mpi->sends, mpi->send_count,
-                                        mpi->send_count + sends, sizeof *table);
-    mpi->sends = table != NULL ? table : mpi->sends;
-    if (slab == NULL || table == NULL || new_sends == NULL ||
-        baton__net_reserve(mpi, mpi->send_count + sends + mpi->record_count +
-                                    records) != BATON_OK) {
+    if (slab == NULL || new_sends == NULL ||
+        !baton__extend(&mpi->sends, mpi->send_count, mpi->send_count + sends,
+                       sizeof *mpi->sends) ||
+        !baton__net_reserve(&mpi->net, mpi->send_count + sends +
+                                           mpi->record_count + records)) {
         baton__free(new_sends);
         baton__free(slab);
         return baton__error(BATON_ERR_NO_MEMORY,
@@ -67,7 +66,7 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     }
     for (uint32_t i = 0; i < sends; i++) {
         slab->sends[i].id = mpi->send_count + i;
-        table[slab->sends[i].id] = &slab->sends[i];
+        mpi->sends[slab->sends[i].id] = &slab->sends[i];
         *end = &slab->sends[i];
         end = &slab->sends[i].next;
     }
@@ -97,8 +96,8 @@ static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
-static baton_status_t pool_make_room(baton__mpi_t *mpi, int64_t sends,
-                                     int64_t records)
+static baton_status_t pool_ensure(baton__mpi_t *mpi, int64_t sends,
+                                  int64_t records)
 {
     if (sends > INT_MAX / 4 || records > INT_MAX / 4) {
         int64_t all = sends + records;
@@ -121,8 +120,8 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
     int64_t all_sends = mpi->reserved_sends + sends;
     int64_t all_records = mpi->reserved_records + receives +
                           (other->contacted ? 0 : (int64_t)mpi->window);
-    baton_status_t status = pool_make_room(mpi, all_sends, all_records);
-    if (status == BATON_OK) {
+    baton_status_t status = pool_ensure(mpi, all_sends, all_records);
+    if (status == BATON_OK && !other->contacted) {
         status = baton__net_reserve_bodies(mpi, other);
     }
     if (status != BATON_OK) {
@@ -140,7 +139,7 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
 baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi)
 {
     int64_t records = (int64_t)mpi->size * BATON__MPI_NOTICES;
-    baton_status_t status = pool_make_room(mpi, 0, records);
+    baton_status_t status = pool_ensure(mpi, 0, records);
     if (status == BATON_OK) {
         mpi->reserved_records = records;
     }

@@ -48,23 +48,19 @@
 #include <errno.h>
 #include <string.h>
 
-enum { POST_NONE, POST_MADE, POST_TAKEN, POST_STATES };
+/* The states, which take two bits of the word, so that the generation above
+   them can wrap. */
+enum { POST_NONE, POST_MADE, POST_TAKEN, POST_STATES = 4 };
 
 /* Changes a post's state within one generation. Returns false if the post is in
    another state or generation. */
 static bool change(baton__host_post_t *post, uint32_t generation, uint32_t from,
                    uint32_t to)
 {
-    uint32_t word = generation * POST_STATES + from;
+    uint32_t word = generation + from;
     return atomic_compare_exchange_strong_explicit(
-        &post->word, &word, generation * POST_STATES + to, memory_order_acq_rel,
+        &post->word, &word, generation + to, memory_order_acq_rel,
         memory_order_relaxed);
-}
-
-static uint32_t generation_of(const baton__host_post_t *post)
-{
-    return atomic_load_explicit(&post->word, memory_order_acquire) /
-           POST_STATES;
 }
 
 /* Returns the index of a message's post. Consecutive messages of a schedule
@@ -107,18 +103,20 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
     }
     uint32_t place = put_place_of(header);
     baton__host_posted_t *posted = posted_from(mpi, from, place);
-    if (posted->used) {
+    if (posted->target != NULL) {
         return false;
     }
+    posted->token = token;
+    posted->target = target;
+    posted->left = bytes;
+    posted->generation += POST_STATES;
     baton__host_post_t *post = post_from(mpi, from, place);
     post->header = *header;
     post->address = (uint64_t)(uintptr_t)target;
     post->bytes = bytes;
     /* Pairs with the load in baton__mpi_begin_put. */
-    atomic_store_explicit(&post->word,
-                          (generation_of(post) + 1) * POST_STATES + POST_MADE,
+    atomic_store_explicit(&post->word, posted->generation + POST_MADE,
                           memory_order_release);
-    *posted = (baton__host_posted_t){true, token, target, bytes};
     return true;
 }
 
@@ -130,7 +128,7 @@ static uint32_t put_find(const baton__mpi_t *mpi, const baton__peer_t *peer,
     uint32_t place = peer->local >= 0 ? 0 : BATON__HOST_POSTS;
     for (; place < BATON__HOST_POSTS; place++) {
         const baton__host_posted_t *posted = posted_from(mpi, peer, place);
-        if (posted->used && posted->token.owner == token.owner &&
+        if (posted->target != NULL && posted->token.owner == token.owner &&
             posted->token.node == token.node) {
             break;
         }
@@ -138,26 +136,34 @@ static uint32_t put_find(const baton__mpi_t *mpi, const baton__peer_t *peer,
     return place;
 }
 
-bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer)
+/* Withdraws the receive that is posted in this place. Returns false if the
+   sender has taken the post. */
+static bool put_withdraw(const baton__mpi_t *mpi, const baton__peer_t *peer,
+                         uint32_t place)
 {
-    baton__mpi_t *mpi = endpoint;
-    const baton__peer_t *from = &mpi->peers[peer];
-    uint32_t place = put_find(mpi, from, token);
-    if (place == BATON__HOST_POSTS) {
-        return true;
+    baton__host_posted_t *posted = posted_from(mpi, peer, place);
+    if (!change(post_from(mpi, peer, place), posted->generation, POST_MADE,
+                POST_NONE)) {
+        return false;
     }
-    baton__host_post_t *post = post_from(mpi, from, place);
-    bool withdrawn = change(post, generation_of(post), POST_MADE, POST_NONE);
-    posted_from(mpi, from, place)->used = !withdrawn;
-    return withdrawn;
+    posted->target = NULL;
+    return true;
 }
 
-bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
-                         baton_token_t token)
+bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer)
+{
+    const baton__mpi_t *mpi = endpoint;
+    const baton__peer_t *from = &mpi->peers[peer];
+    uint32_t place = put_find(mpi, from, token);
+    return place == BATON__HOST_POSTS || put_withdraw(mpi, from, place);
+}
+
+bool baton__mpi_end_post(const baton__mpi_t *mpi,
+                         const baton_message_t *message, baton_token_t token)
 {
     const baton__peer_t *peer = &mpi->peers[message->peer];
-    return peer->local >= 0 && put_find(mpi, peer, token) < BATON__HOST_POSTS &&
-           baton__mpi_withdraw_receive(mpi, token, message->peer);
+    uint32_t place = put_find(mpi, peer, token);
+    return place < BATON__HOST_POSTS && put_withdraw(mpi, peer, place);
 }
 
 /* Returns false if the sender has not just reduced the data, if the sender
@@ -172,14 +178,15 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
         !baton__doorbell_polls(&mpi->host.doorbell.states[peer->local])) {
         return false;
     }
-    baton__host_post_t *post = post_from(mpi, peer, place);
-    uint32_t generation = generation_of(post);
-    atomic_store_explicit(&post->word, generation * POST_STATES + POST_TAKEN,
+    baton__host_posted_t *posted = posted_from(mpi, peer, place);
+    posted->token = record->token;
+    posted->target = record->target;
+    posted->left = record->message.bytes;
+    atomic_store_explicit(&post_from(mpi, peer, place)->word,
+                          posted->generation + POST_TAKEN,
                           memory_order_relaxed);
-    *posted_from(mpi, peer, place) = (baton__host_posted_t){
-        true, record->token, record->target, record->message.bytes};
     record->place = place;
-    record->part = generation;
+    record->part = posted->generation;
     record->parts = 0;
     record->address = (uint64_t)(uintptr_t)record->target;
     return true;
@@ -189,11 +196,12 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     const baton__peer_t *peer = &mpi->peers[packet->source];
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
-    if (!posted->used || !change(post_from(mpi, peer, packet->place),
-                                 packet->generation, POST_TAKEN, POST_NONE)) {
+    if (posted->target == NULL ||
+        !change(post_from(mpi, peer, packet->place), packet->generation,
+                POST_TAKEN, POST_NONE)) {
         return; /* the receive has ended with the loss of the peer */
     }
-    posted->used = false;
+    posted->target = NULL;
     baton__events_received(
         mpi, posted->token, packet->bytes > 0 ? BATON_OK : BATON_ERR_TRANSPORT,
         packet->bytes > 0 ? NULL
@@ -205,8 +213,7 @@ void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     const baton__peer_t *peer = &mpi->peers[packet->source];
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
-    if (!posted->used || generation_of(post_from(mpi, peer, packet->place)) !=
-                             packet->generation) {
+    if (posted->target == NULL || posted->generation != packet->generation) {
         return; /* the receive has ended with the loss of the peer */
     }
     memcpy(posted->target, packet->data, packet->bytes);
@@ -223,17 +230,15 @@ bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     for (uint32_t i = 0; peer->local >= 0 && i < BATON__HOST_POSTS; i++) {
         baton__host_posted_t *posted = posted_from(mpi, peer, i);
-        baton__host_post_t *post = post_from(mpi, peer, i);
-        if (!posted->used ||
-            change(post, generation_of(post), POST_MADE, POST_NONE)) {
-            posted->used = false;
+        if (posted->target == NULL || put_withdraw(mpi, peer, i)) {
             continue;
         }
         if (baton__events_are_full(mpi)) {
             return false;
         }
-        (void)change(post, generation_of(post), POST_TAKEN, POST_NONE);
-        posted->used = false;
+        (void)change(post_from(mpi, peer, i), posted->generation, POST_TAKEN,
+                     POST_NONE);
+        posted->target = NULL;
         baton__events_received(mpi, posted->token, BATON_ERR_TRANSPORT,
                                peer->detail);
     }
@@ -242,8 +247,8 @@ bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer)
 
 /* ---- the sender --------------------------------------------------------- */
 
-static void put_begin(baton__mpi_t *mpi, baton__send_t *send, uint32_t place,
-                      uint32_t generation, uint64_t address)
+void baton__mpi_start_put(baton__mpi_t *mpi, baton__send_t *send,
+                          uint32_t place, uint32_t generation, uint64_t address)
 {
     send->state = BATON__SEND_PUTTING;
     send->post = place;
@@ -251,13 +256,6 @@ static void put_begin(baton__mpi_t *mpi, baton__send_t *send, uint32_t place,
     send->address = address;
     send->moved = 0;
     baton__sends_append(&mpi->putting, send);
-}
-
-void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
-                         const baton__packet_t *packet)
-{
-    put_begin(mpi, send, packet->place, (uint32_t)packet->bytes,
-              packet->address);
 }
 
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
@@ -270,6 +268,7 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
     baton__host_post_t *post =
         &baton__host_posts(&mpi->host, peer->local, mpi->host.index)[place];
     uint32_t word = atomic_load_explicit(&post->word, memory_order_acquire);
+    const uint32_t generation = word - POST_MADE;
     if (word % POST_STATES != POST_MADE ||
         !put_is_same(&post->header, &send->header) ||
         post->bytes != send->bytes) {
@@ -278,9 +277,9 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
     /* If this change of the state fails, the receive was withdrawn meanwhile.
        Then the fields that were read may be those of another receive. */
     uint64_t address = post->address;
-    bool taken = change(post, word / POST_STATES, POST_MADE, POST_TAKEN);
+    bool taken = change(post, generation, POST_MADE, POST_TAKEN);
     if (taken) {
-        put_begin(mpi, send, place, word / POST_STATES, address);
+        baton__mpi_start_put(mpi, send, place, generation, address);
     }
     return taken;
 }

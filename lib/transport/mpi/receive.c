@@ -19,24 +19,36 @@ enum { FETCHED_BYTES = 16 * 64 };
 
 /* ---- arrival ---------------------------------------------------------- */
 
-/* Returns the address of the message's data if it already is, in one piece, in
-   memory that this rank can read; otherwise NULL. */
-static const void *data_of(const baton__mpi_t *mpi,
-                           const baton__record_t *record)
+/* Takes a packet's part of its message. Returns the address of the message's
+   data if it already is, in one piece, in memory that this rank can read;
+   otherwise NULL. */
+static const void *take_content(baton__mpi_t *mpi, baton__record_t *record,
+                                const baton__packet_t *packet)
 {
-    if (record->kind == BATON__PACKET_SHORT) {
+    if (packet->kind == BATON__PACKET_SHORT) {
+        memcpy(record->data, packet->data, packet->bytes);
         return record->data;
     }
-    if (record->kind == BATON__PACKET_BODY &&
-        record->message.bytes <= BATON__BODY_BYTES) {
-        return record->bodies[0]->bytes + BATON__NET_PACKET_HEAD;
+    if (packet->kind == BATON__PACKET_BUFFER) {
+        const char *data =
+            baton__host_buffer(&mpi->host, mpi->peers[packet->source].local,
+                               packet->place)
+                ->data;
+        for (size_t i = 0; i < packet->bytes && i < FETCHED_BYTES; i += 64) {
+            __builtin_prefetch(data + i);
+        }
+        return data;
     }
-    return record->kind == BATON__PACKET_BUFFER
-               ? baton__host_buffer(&mpi->host,
-                                    mpi->peers[record->message.peer].local,
-                                    record->place)
-                     ->data
-               : NULL;
+    if (packet->kind == BATON__PACKET_BODY) {
+        baton__net_keep(mpi, record);
+        return packet->bytes <= BATON__BODY_BYTES
+                   ? record->bodies[0]->bytes + BATON__NET_PACKET_HEAD
+                   : NULL;
+    }
+    if (packet->kind == BATON__PACKET_OFFER) {
+        record->address = packet->address;
+    }
+    return NULL;
 }
 
 static bool mpi_receive_arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
@@ -55,18 +67,7 @@ static bool mpi_receive_arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
     record->message.header = packet->header;
     record->message.bytes = packet->bytes;
     record->message.peer = (int)packet->source;
-    if (packet->kind == BATON__PACKET_SHORT) {
-        memcpy(record->data, packet->data, packet->bytes);
-    } else if (packet->kind == BATON__PACKET_BODY) {
-        baton__net_keep(mpi, record);
-    } else if (packet->kind == BATON__PACKET_OFFER) {
-        record->address = packet->address;
-    }
-    record->message.data = data_of(mpi, record);
-    size_t fetched = packet->kind == BATON__PACKET_BUFFER ? packet->bytes : 0;
-    for (size_t i = 0; i < fetched && i < FETCHED_BYTES; i += 64) {
-        __builtin_prefetch((const char *)record->message.data + i);
-    }
+    record->message.data = take_content(mpi, record, packet);
     if (packet->kind == BATON__PACKET_BODY && record->arrived < packet->bytes) {
         mpi->peers[packet->source].begun = record;
         return true;
@@ -149,11 +150,11 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         break;
     case BATON__PACKET_ASK:
         /* If the reply can't be sent now, the peer asks again later. */
-        (void)baton__net_answer(mpi, peer, BATON__PACKET_CREDIT);
+        (void)baton__net_signal(mpi, peer, BATON__PACKET_CREDIT);
         break;
     case BATON__PACKET_DOUBT:
         peer->lived_ns = baton__clock_ns();
-        peer->reply_due = !baton__net_answer(mpi, peer, BATON__PACKET_LIVES);
+        peer->reply_due = !baton__net_signal(mpi, peer, BATON__PACKET_LIVES);
         mpi->net.credits_due |= peer->reply_due;
         break;
     case BATON__PACKET_LIVES:
@@ -279,11 +280,12 @@ static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
     if (baton__mpi_is_refused(mpi, peer, error) && !peer->lost) {
         record->kind = BATON__PACKET_COPY;
     }
-    return error == 0 && was_there(mpi, record) ? NULL
-           : peer->lost                         ? peer->detail
-                        : "its memory can't be read: was a vector freed before "
-                          "its epoch ended? Keep vectors until wait has "
-                          "returned";
+    if (error == 0 && was_there(mpi, record)) {
+        return NULL;
+    }
+    return peer->lost ? peer->detail
+                      : "its memory can't be read: was a vector freed before "
+                        "its epoch ended? Keep vectors until wait has returned";
 }
 
 static const char *mpi_receive_copy_slice(baton__mpi_t *mpi,
@@ -455,8 +457,10 @@ baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
 {
     baton__record_t *record = mpi_receive_record_of(message);
     const char *wrong = read_source(endpoint, record, offset, bytes, target);
-    return wrong == NULL ? BATON_OK
-           : record->kind == BATON__PACKET_COPY
+    if (wrong == NULL) {
+        return BATON_OK;
+    }
+    return record->kind == BATON__PACKET_COPY
                ? BATON_AGAIN
                : baton__mpi_fail_peer(endpoint, message->peer, wrong);
 }

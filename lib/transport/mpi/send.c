@@ -39,7 +39,7 @@ static bool has_credit(baton__peer_t *peer, bool notice)
 
 typedef enum outcome {
     /* the send must wait in the outbox: there is no space, or it is delayed */
-    NO_ROOM,
+    NO_SPACE,
     ENDED,     /* the send is complete */
     ANNOUNCED, /* the send completes when the peer has answered */
     /* The send completes when its data is written; the peer need not answer. */
@@ -80,7 +80,7 @@ static outcome_t send_along(baton__mpi_t *mpi, baton__peer_t *peer,
     packet->flags = credited ? BATON__PACKET_CREDITED : 0;
     if ((!credited && mpi_send_delays(peer)) ||
         !mpi_send_push(mpi, peer, packet, send->data, send->bytes)) {
-        return NO_ROOM;
+        return NO_SPACE;
     }
     peer->messages.sent += credited;
     return credited ? ENDED : ANNOUNCED;
@@ -115,7 +115,7 @@ static outcome_t send_in_buffer(baton__mpi_t *mpi, baton__peer_t *peer,
             &baton__host_buffer(&mpi->host, mpi->host.index, (uint32_t)buffer)
                  ->full,
             0, memory_order_relaxed);
-        return NO_ROOM;
+        return NO_SPACE;
     }
     peer->messages.sent++;
     return ENDED;
@@ -136,7 +136,7 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
         offer_word(send, OFFER_MADE), memory_order_relaxed);
     return mpi_send_push(mpi, peer, packet, &address, sizeof address)
                ? ANNOUNCED
-               : NO_ROOM;
+               : NO_SPACE;
 }
 
 /* Returns the id of the segment in which the peer can read the data. Returns 0
@@ -199,11 +199,11 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
         return outcome;
     }
     if (mpi_send_delays(peer)) {
-        return NO_ROOM;
+        return NO_SPACE;
     }
     if (local && mpi->keeps_off && send->id >= BATON__HOST_OFFERS &&
         !mpi_send_renumber(mpi, send)) {
-        return NO_ROOM;
+        return NO_SPACE;
     }
     if (local && (mpi->reads || segment != 0) &&
         send->id < BATON__HOST_OFFERS) {
@@ -212,7 +212,7 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
         return send_offer(mpi, peer, send, packet, segment);
     }
     packet->kind = BATON__PACKET_RTS;
-    return mpi_send_push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_ROOM;
+    return mpi_send_push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_SPACE;
 }
 
 static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
@@ -256,26 +256,23 @@ static bool has_queued(const baton__peer_t *peer)
                                      : peer->outbox.head) != NULL;
 }
 
-static void mpi_send_list(baton__mpi_t *mpi, baton__peer_t *peer)
+/* Puts an entry into the peer's outbox after `previous`, or first if `previous`
+   is NULL. */
+static void outbox_insert(baton__mpi_t *mpi, baton__peer_t *peer,
+                          baton__outgoing_t *previous, baton__outgoing_t *out)
 {
-    if (!peer->listed) {
-        peer->listed = true;
-        peer->next_listed = mpi->listed;
-        mpi->listed = peer;
-    }
-}
-
-/* Puts an entry into the outbox after `previous`, or first if `previous` is
-   NULL. */
-static void outbox_insert(baton__outbox_t *outbox, baton__outgoing_t *previous,
-                          baton__outgoing_t *out)
-{
+    baton__outbox_t *outbox = &peer->outbox;
     baton__outgoing_t **link =
         previous != NULL ? &previous->next : &outbox->head;
     out->previous = previous;
     out->next = *link;
     *link = out;
     *(out->next != NULL ? &out->next->previous : &outbox->tail) = out;
+    if (!peer->listed) {
+        peer->listed = true;
+        peer->next_listed = mpi->listed;
+        mpi->listed = peer;
+    }
 }
 
 static void outbox_remove(baton__outbox_t *outbox, baton__outgoing_t *out)
@@ -286,12 +283,11 @@ static void outbox_remove(baton__outbox_t *outbox, baton__outgoing_t *out)
 
 static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
 {
-    baton__outbox_t *outbox = &peer->outbox;
+    const baton__outbox_t *outbox = &peer->outbox;
     send->state = BATON__SEND_QUEUED;
     send->out.answers = false;
-    outbox_insert(outbox, outbox->head != NULL ? outbox->tail : NULL,
+    outbox_insert(mpi, peer, outbox->head != NULL ? outbox->tail : NULL,
                   &send->out);
-    mpi_send_list(mpi, peer);
 }
 
 /* Queues an answer, or a send whose data goes in parts. The entry is put after
@@ -300,9 +296,8 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
 static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__outgoing_t *out)
 {
-    outbox_insert(&peer->outbox, peer->last_reply, out);
+    outbox_insert(mpi, peer, peer->last_reply, out);
     peer->last_reply = out;
-    mpi_send_list(mpi, peer);
 }
 
 static bool lets_put(const baton__record_t *record)
@@ -382,7 +377,7 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
                               .generation = send->posted};
     if (peer->notice_due) {
         peer->notice_due = false;
-        return NO_ROOM;
+        return NO_SPACE;
     }
     do {
         const size_t left = send->bytes - send->moved;
@@ -398,7 +393,17 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
     if (send->moved < send->bytes && send->moved > before) {
         baton__events_moved(mpi, send->token);
     }
-    return send->moved < send->bytes ? NO_ROOM : ENDED;
+    return send->moved < send->bytes ? NO_SPACE : ENDED;
+}
+
+static outcome_t flush_send(baton__mpi_t *mpi, baton__peer_t *peer,
+                            baton__send_t *send)
+{
+    if (baton__events_are_full(mpi)) {
+        return NO_SPACE;
+    }
+    return send->state == BATON__SEND_IN_PARTS ? send_parts(mpi, peer, send)
+                                               : announce(mpi, send);
 }
 
 /* Sends the first entry of the outbox. Returns false if there is no space for
@@ -413,11 +418,8 @@ static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
         }
     } else {
         baton__send_t *send = (baton__send_t *)out;
-        outcome_t outcome = baton__events_are_full(mpi) ? NO_ROOM
-                            : send->state == BATON__SEND_IN_PARTS
-                                ? send_parts(mpi, peer, send)
-                                : announce(mpi, send);
-        if (outcome == NO_ROOM) {
+        outcome_t outcome = flush_send(mpi, peer, send);
+        if (outcome == NO_SPACE) {
             return false;
         }
         if (outcome == ENDED) {
@@ -476,12 +478,12 @@ baton_status_t baton__mpi_send(void *endpoint, baton_token_t token, int peer,
     send->bytes = bytes;
     send->peer = peer;
     outcome_t outcome =
-        mpi->peers[peer].outbox.head == NULL ? announce(mpi, send) : NO_ROOM;
+        mpi->peers[peer].outbox.head == NULL ? announce(mpi, send) : NO_SPACE;
     if (outcome == ENDED) {
         baton__mpi_give_send(mpi, send);
         return BATON_DONE;
     }
-    if (outcome == NO_ROOM) {
+    if (outcome == NO_SPACE) {
         queue(mpi, &mpi->peers[peer], send);
     }
     return BATON_OK;
@@ -625,7 +627,9 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
         baton__mpi_part(mpi, send, BATON__HOST_POSTS);
     } else if (send != NULL && send->kind == BATON__PACKET_OFFER &&
                packet->flags == 0) { /* if `flags` is not 0, the peer pulls */
-        baton__mpi_take_ask(mpi, send, packet);
+        /* The peer asks this rank to write the data. */
+        baton__mpi_start_put(mpi, send, packet->place, (uint32_t)packet->bytes,
+                             packet->address);
     } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
         baton__net_send_nothing(mpi, (int)packet->source, packet->place,
                                 packet->flags);

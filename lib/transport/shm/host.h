@@ -45,12 +45,12 @@ enum {
 
 /* A posted receive, in shared memory. */
 typedef struct baton__host_post {
-    /* POST_STATES * generation + state; mpi/put.c has the states. The
-       generation is the number of receives that were posted in this place so
-       far. It tells the sender, and the receiver of a sender's packet, whether
-       the place still holds the same receive. The receiver fills the other
-       fields and then stores this word with release, which pairs with the
-       sender's acquire load. */
+    /* generation + state; mpi/put.c has the states. The generation is a
+       multiple of POST_STATES, and grows by POST_STATES with each receive that
+       is posted in this place. It tells the sender, and the receiver of a
+       sender's packet, whether the place still holds the same receive. The
+       receiver fills the other fields and then stores this word with release,
+       which pairs with the sender's acquire load. */
     _Alignas(64) _Atomic uint32_t word;
     baton_header_t header; /* the header of the message to receive */
     uint64_t address;      /* the target, an address in the receiver's memory */
@@ -67,10 +67,12 @@ static_assert(sizeof(baton__host_buffer_t) % 4096 == 0, "whole pages");
 
 /* The receiver's private record of a posted receive. */
 typedef struct baton__host_posted {
-    bool used;
     baton_token_t token;
-    char *target; /* if the data come in parts, where the next part goes */
-    size_t left;  /* if the data come in parts, the bytes still to come */
+    /* Where the data goes or, if it comes in parts, where the next part goes.
+       NULL: no receive is posted in this place. */
+    char *target;
+    size_t left; /* if the data comes in parts, the bytes still to come */
+    uint32_t generation; /* that in the post's word */
 } baton__host_posted_t;
 
 typedef struct baton__host {
