@@ -297,9 +297,11 @@ static void open_trial(support_row_t row, uint64_t index)
     trial.size = 1 + (int)below(random_size_bound());
     trial.kind = (kind_t)below(row == SUPPORT_SPARSE ? KINDS : 1);
     *o = support_collective_options(row);
-    o->count = support_is_partial(row)
-                   ? CONSERVE_COUNT(trial.size) + below(8)
-                   : (row == SUPPORT_TENSORS ? 4 : 1) + below(MOST_COUNT - 4);
+    if (support_is_partial(row)) {
+        o->count = CONSERVE_COUNT(trial.size) + below(8);
+    } else {
+        o->count = (row == SUPPORT_TENSORS ? 4 : 1) + below(MOST_COUNT - 4);
+    }
     o->max_k = row == SUPPORT_SPARSE ? o->count : 0;
     o->k = 1 + below(o->count);
     trial.fault =

@@ -119,8 +119,10 @@ typedef struct ranking {
 static int by_size(const void *left, const void *right)
 {
     const ranked_t *a = left, *b = right;
-    return a->key != b->key ? (a->key > b->key ? -1 : 1)
-                            : (a->index > b->index) - (a->index < b->index);
+    if (a->key != b->key) {
+        return a->key > b->key ? -1 : 1;
+    }
+    return (a->index > b->index) - (a->index < b->index);
 }
 
 static ranking_t rank(const baton_selection_t *from)

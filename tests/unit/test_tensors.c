@@ -107,13 +107,18 @@ static baton_sparse_result_t wait_dense(const world_t *world, int rank,
     return result;
 }
 
+static double random_sign(support_random_t *random)
+{
+    return support_random_below(random, 2) == 0 ? 1 : -1;
+}
+
 static void fill(world_t *world, bool ones, support_random_t *random)
 {
     for (int r = 0; r < world->size; r++) {
         for (int t = 0; t < TENSORS; t++) {
             for (size_t i = 0; i < model[t].count; i++) {
                 world->gradients[r][t][i] =
-                    ones ? (support_random_below(random, 2) == 0 ? 1 : -1)
+                    ones ? random_sign(random)
                          : (double)support_random_below(random, 2001) - 1000;
             }
         }

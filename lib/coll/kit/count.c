@@ -9,8 +9,10 @@ uint64_t baton__largest_count(baton_dtype_t dtype)
 {
     const baton_dtype_t part = baton__part_of(dtype);
     const unsigned digits = baton__digits_of(part);
-    return digits > 30 ? INT32_MAX
-                       : (1u << digits) - (baton_select_supports(part) ? 0 : 1);
+    if (digits > 30) {
+        return INT32_MAX;
+    }
+    return (1u << digits) - (baton_select_supports(part) ? 0 : 1);
 }
 
 uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor)
