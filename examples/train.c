@@ -239,7 +239,7 @@ static void open_layer(int l, int in, int out)
     values[l + 1] = matrix(part, out + 1);
     deltas[l + 1] = matrix(part, out + 1);
     firsts[l] = count;
-    counts[layers - 1 - l] = (size_t)((in + 1) * out);
+    counts[layers - 1 - l] = (size_t)(in + 1) * (size_t)out;
     count += (in + 1) * out;
 }
 

@@ -396,7 +396,7 @@ static baton_status_t store_open_wire(baton__bootstrap_t *shared,
     const wire_end_t *ends = baton__exchange_gather(exchange, &own, sizeof own);
     baton_status_t status =
         ends != NULL ? check_ends(self, ends, said) : exchange->status;
-    if (status == BATON_OK) {
+    if (status == BATON_OK && ends != NULL && wire != NULL) {
         status = exchange_addresses(self, exchange, ends, wire);
     }
     if (wire != NULL && status != BATON_OK) {

@@ -414,7 +414,8 @@ static baton_status_t mpi_open_parts(baton__mpi_t *mpi, baton__opening_t *host)
     return status == BATON_OK ? host->exchange->status : status;
 }
 
-/* Opens a new endpoint; `local` is this rank's status so far. */
+/* Opens a new endpoint; `local` is this rank's status so far. `mpi` is NULL
+   only if `local` is an error. */
 static baton_status_t open_new(baton__mpi_t *mpi, baton__exchange_t *exchange,
                                baton_status_t local)
 {
@@ -425,7 +426,7 @@ static baton_status_t open_new(baton__mpi_t *mpi, baton__exchange_t *exchange,
     if (records == NULL) {
         return exchange->status;
     }
-    if (local == BATON_OK) {
+    if (local == BATON_OK && mpi != NULL) {
         read_records(mpi, records, &host);
     }
     host.socket = host.size > 1 && host.shares && host.reaches
@@ -435,7 +436,7 @@ static baton_status_t open_new(baton__mpi_t *mpi, baton__exchange_t *exchange,
     /* After this agreement all ranks have opened their sockets, or have failed
        to, so descriptors can be sent. */
     baton_status_t status = baton__exchange_agree(exchange, local);
-    if (status == BATON_OK) {
+    if (status == BATON_OK && mpi != NULL) {
         status = mpi_open_parts(mpi, &host);
     }
     baton__descriptor_close(&host.socket);
