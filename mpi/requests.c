@@ -253,9 +253,10 @@ void baton__mpi_drive(bool on)
 
 /* ---- waits --------------------------------------------------------------- */
 
-/* A wait first makes SHORT_TURNS turns without MPI's progress, since that would
-   only delay a short wait. Each later turn waits for WAIT_MS at most, and then
-   calls MPI's progress. */
+/* requests_await waits for an epoch again and again, for at most WAIT_MS each
+   time. Meanwhile requests_take_turn is called again and again. Its first
+   SHORT_TURNS calls do not make MPI's progress, since that would only delay a
+   short wait. Each later call does. */
 enum { SHORT_TURNS = 8, WAIT_MS = 1 };
 
 typedef struct waiting {

@@ -373,8 +373,10 @@ typedef struct baton_partial_result {
     uint32_t living;    /* number of ranks that are not lost */
 } baton_partial_result_t;
 
-/* All ranks create with the same options. Contribute copies `data`. Other calls
-   are as for a schedule. A result that is not waited for is lost. */
+/* All ranks call baton_partial_create with the same options.
+   baton_partial_contribute copies `data`. Start, test, wait and destroy do what
+   they do for a schedule. A rank that starts its next step before it has waited
+   for this one can't get this step's result any more. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);

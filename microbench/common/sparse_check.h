@@ -26,8 +26,8 @@ typedef struct sparse_slice {
     double *magnitudes;
 } sparse_slice_t;
 
-/* Returns the range of this rank's slice of n elements. Allocates nothing:
-   gradients and magnitudes are NULL. */
+/* Returns the range of the slice that this rank has of a vector of n elements.
+   Allocates nothing: gradients and magnitudes are NULL. */
 sparse_slice_t sparse_slice_of(size_t n, int ranks, int rank);
 
 /* Adds the gradients that all ranks have in a step. */

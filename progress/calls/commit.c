@@ -432,8 +432,10 @@ static void abandon(baton__task_t *task)
 
 /* How a committed schedule has left the driver. */
 typedef enum detached {
-    DETACHED,         /* the caller frees the schedule */
-    DETACHED_LEAVING, /* the driver frees the schedule after its notices */
+    DETACHED, /* the caller frees the schedule */
+    /* the driver sends the last notices about the schedule, and then frees it
+     */
+    DETACHED_LEAVING,
     /* the driver frees the schedule when no node is in motion */
     DETACHED_ABANDONED
 } detached_t;

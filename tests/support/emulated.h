@@ -91,8 +91,8 @@ emulated_counters_t emulated_counters(emulated_t *device);
 baton_stream_t emulated_stream(emulated_t *device);
 
 /* emulated_delay puts a delay into a stream, and emulated_call puts a call of a
-   function into it. The function may block, but at most options.workers threads
-   may block at a time. */
+   function into it. A thread of the device calls the function, which may block.
+   While options.workers functions block, the device does no other work. */
 void emulated_delay(emulated_t *device, baton_stream_t stream, int us);
 baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
                              void (*fn)(void *arg), void *arg);

@@ -48,7 +48,8 @@
    index of a receive node; 0: there is no such receive yet. */
 typedef struct lane {
     uint32_t first; /* the receive of hop 0 of the lane's last column */
-    /* The last two receives of an all-gather, the newer one first. */
+    /* The lane's last two receives in the all-gather, of any of its columns,
+       the newer one first. Receives of empty chunks do not count. */
     uint32_t gathered[2];
 } lane_t;
 

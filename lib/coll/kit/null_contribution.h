@@ -72,8 +72,9 @@ baton__maybe_vector_t baton__maybe_source(const baton_allreduce_args_t *args);
 baton_length_t baton__length_like(baton_schedule_t *schedule,
                                   baton_length_t other);
 
-/* Makes a length limit the node's bytes in each epoch (baton_set_length). Does
-   nothing if the length is BATON__WHOLE. */
+/* Gives the node this length (baton_set_length): a receive sets the length in
+   each epoch, and another node works on that many bytes. Does nothing if the
+   length is BATON__WHOLE. */
 void baton__limit_node(baton_schedule_t *schedule, baton_node_t node,
                        baton_length_t length);
 baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,

@@ -311,9 +311,10 @@ static void take_pending(baton__contribution_t *self)
     exchange(&self->pending, &self->taken);
     forget_loan(self, &self->pending);
     if (self->taken_for > self->steps.last) {
-        /* The epoch is later than this rank's last step. So baton_partial_wait
-           for that step may return, and give lent memory back to the
-           application, before the epoch ends. */
+        /* The epoch is later than the newest step in this contribution. So
+           baton_partial_wait for that step may return before the epoch ends,
+           and then the application may change the memory that it has lent.
+           Therefore the contribution gets a copy of it now. */
         baton__contribution_return_loan(self, &self->taken);
     }
     self->first_step = 0;
