@@ -79,17 +79,22 @@ static void place_scratch(baton_schedule_t *schedule)
             buffer->kind = BATON_MEMORY_HOST;
         }
     }
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        for (int k = 0; k < BATON__OPERANDS && computes(op); k++) {
+            schedule->buffers[op->buffer[k]].computed |= baton__op_uses(op, k);
+        }
+    }
     /* Scratch that has got into device memory may be an operand of earlier
        nodes, too, so all nodes are visited again. Each round but the last puts
-       at least one more buffer there. */
-    for (bool moved = true; moved;) {
+       at least one more buffer there. Rounds go forwards and backwards in turn,
+       so a chain of scratch takes two rounds in either direction. */
+    bool backwards = false;
+    for (bool moved = true; moved; backwards = !backwards) {
         moved = false;
-        for (uint32_t node = 0; node < schedule->count; node++) {
-            const baton__op_t *op = &schedule->ops[node];
-            for (int k = 0; k < BATON__OPERANDS && computes(op); k++) {
-                schedule->buffers[op->buffer[k]].computed |=
-                    baton__op_uses(op, k);
-            }
+        for (uint32_t i = 0; i < schedule->count; i++) {
+            const baton__op_t *op =
+                &schedule->ops[backwards ? schedule->count - 1 - i : i];
             moved |= computes(op) && place_beside(schedule, op);
         }
     }
