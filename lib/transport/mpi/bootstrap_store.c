@@ -370,13 +370,14 @@ static baton_status_t exchange_addresses(bootstrap_store_t *self,
     }
     wire->row = row;
     wire->addresses = store_allocate((size_t)self->shared.size * row);
-    if (wire->addresses == NULL || !make_records(self, row)) {
-        return BATON_ERR_NO_MEMORY;
+    baton_status_t status = BATON_ERR_NO_MEMORY;
+    if (wire->addresses != NULL && make_records(self, row)) {
+        memcpy(wire->addresses + (size_t)self->shared.rank * row, wire->own,
+               wire->own_bytes);
+        status = store_gather(&self->shared, wire->addresses, row);
     }
-    memcpy(wire->addresses + (size_t)self->shared.rank * row, wire->own,
-           wire->own_bytes);
-    baton__exchange_complete(exchange,
-                             store_gather(&self->shared, wire->addresses, row));
+    /* After an error, this rank takes part in no further exchange. */
+    baton__exchange_complete(exchange, status);
     return exchange->status;
 }
 

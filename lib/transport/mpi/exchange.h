@@ -21,8 +21,8 @@ struct baton__exchange {
     uint64_t secret;
     /* The socket on which peers report a rank that has ended; or -1. */
     int listener;
-    /* The endpoint that this rank has kept from an earlier group, which watches
-       the processes of this host; or NULL. */
+    /* The endpoint that this rank has cached from an earlier group, which
+       watches the processes of this host; or NULL. */
     const struct baton__mpi *cached;
     /* In the last exchange of a group without MPI: the shared memory in which
        the ranks agree whether the group is made (baton__host_decide). Otherwise
@@ -55,8 +55,9 @@ typedef struct baton__location {
 const baton__location_t *baton__location_own(void);
 
 /* Makes the first exchange, after which the ranks know each other's processes.
-   `cached` is the endpoint that this rank has kept from an earlier group, or
-   NULL. Returns true if all ranks have kept the endpoint of the same group. */
+   `cached` is the endpoint that this rank has cached from an earlier group, or
+   NULL. Returns true if all ranks have cached the endpoint of the same group.
+ */
 bool baton__exchange_first(baton__exchange_t *self,
                            const struct baton__mpi *cached);
 

@@ -116,7 +116,7 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
     struct sockaddr_un address;
     socklen_t bytes = baton__peer_address(own, BATON__FOR_MAPPINGS, &address);
     *self = (baton__mappings_t){
-        .socket = baton__share_bind(&address, bytes),
+        .socket = -1,
         .peers = peers,
         .tables = tables,
         .freed = freed,
@@ -127,10 +127,13 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
                               "shared memory: no memory for the mappings of "
                               "%d processes",
                               peers);
-    } else if (self->socket < 0) {
-        status =
-            baton__error(BATON_ERR_SYSTEM, "shared memory: socket or bind: %s",
-                         baton__errno_text(errno));
+    } else {
+        self->socket = baton__share_bind(&address, bytes);
+        if (self->socket < 0) {
+            status = baton__error(BATON_ERR_SYSTEM,
+                                  "shared memory: socket or bind: %s",
+                                  baton__errno_text(errno));
+        }
     }
     if (status != BATON_OK) {
         baton__mappings_close(self);
