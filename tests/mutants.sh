@@ -11,7 +11,7 @@
 # with a space show the place:
 #
 #   lib/transport/mpi/poll.c, caught by BATON_SHM=0 mpi_dense.np3
-#   sleeps_at_once: A rank that was rung sleeps before the message has come.
+#   sleeps_at_once: A rank that was woken sleeps before the message has come.
 #     if (far->peers > 0) {
 #   -     return AFTER_WAKE_US;
 #   +     return us;
