@@ -127,7 +127,23 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
     ("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
-def _from_dlpack(a: Any) -> Operand:
+def _is_read_only(a: Any) -> bool:
+    """Whether the memory of an array must not change. DLPack did not say so before its version 1.
+    The buffer protocol does, but has neither bf16 nor memory of devices. JAX's arrays never
+    change."""
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(a, jax.Array):
+        return True
+    try:
+        return memoryview(a).readonly
+    except (TypeError, ValueError, BufferError):
+        return False
+
+
+def _from_dlpack(a: Any, writable: bool) -> Operand:
+    if writable and _is_read_only(a):
+        raise errors.Invalid(f"the memory of a {type(a).__name__} is read-only; pass "
+                             "an array that can be written, or out=")
     capsule = a.__dlpack__()
     tensor = ffi.cast("dlpack_tensor_t *", _capsule_pointer(capsule, b"dltensor"))
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
@@ -168,7 +184,7 @@ def operand(a: Any, writable: bool = True) -> Operand:
                                  "pass numpy.array(a)")
         return _from_numpy(made, writable)
     if hasattr(a, "__dlpack__"):
-        return _from_dlpack(a)
+        return _from_dlpack(a, writable)
     try:
         view = memoryview(a)
     except TypeError:

@@ -2,8 +2,10 @@
 import array
 import datetime
 import gc
+import sys
 import threading
 import time
+import types
 import weakref
 
 import numpy
@@ -203,7 +205,7 @@ def test_sub_groups(group):
         group.sub([])
 
 
-def test_kinds_of_arrays(group):
+def test_kinds_of_arrays(group, monkeypatch):
     class Interface:
         def __init__(self, a):
             self.kept, self.__array_interface__ = a, a.__array_interface__
@@ -217,6 +219,20 @@ def test_kinds_of_arrays(group):
         a[:] = 1
         group.allreduce(kind(a))
         assert (a == group.size).all()
+    class ReadOnly(bytes):
+        __dlpack__ = numpy.ones(3, "f4").__dlpack__
+
+    class OfJax(Dlpack):  # DLPack gives its memory, and nothing says that it is read-only
+        pass
+
+    monkeypatch.setitem(sys.modules, "jax", types.SimpleNamespace(Array=OfJax))
+    for read_only in (ReadOnly(), OfJax(a)):
+        with pytest.raises(baton.Invalid, match="is read-only"):
+            group.allreduce(read_only)
+    with pytest.raises(baton.Invalid, match="a ReadOnly is read-only"):
+        group.allreduce(a, out=ReadOnly())
+    group.allreduce(ReadOnly(), out=a)
+    assert (a == group.size).all()
     a = array.array("d", [1, 2])
     group.allreduce(a)
     assert list(a) == [group.size, 2 * group.size]
