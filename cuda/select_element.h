@@ -182,9 +182,10 @@ BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
 
 /* Returns the i-th position of a sample of `size`. The vector is divided into
    `size` strata, whose lengths differ by at most one, and a hash (splitmix64's
-   finaliser) picks one element of each. So no order of the elements can mislead
-   the sample. The only division has the same operands for all i, so compilers
-   can do it once; `count` fits into 32 bits. */
+   finaliser) picks one element of each stratum. So no regular pattern of the
+   elements misleads the sample. `count` must fit into 32 bits: then the product
+   below fits into 64. The only division has the same operands for all i, so
+   compilers can do it once. */
 BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 {
     const uint64_t least = count / size, longer = count - least * size;

@@ -173,9 +173,10 @@ BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
    there is none. */
 baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank);
 
-/* Starts an epoch on every living rank, on each as late as its sample of `skew`
-   says, and runs until all have ended. *us_out: the time from the first start
-   to the last end. Returns the error of the epoch, if it failed, or an error of
+/* Starts an epoch on every living rank, and runs until it has ended on all of
+   them. Each rank starts late by its own sample of the option `skew`
+   (baton_sim_options_t). *us_out: the time from the first start to the last
+   end. Returns the error of the epoch, if it failed, or an error of
    baton_sim_run. BATON_ERR_STATE: nothing was built. */
 BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
 

@@ -332,8 +332,9 @@ static inline size_t find_4(const void *block, size_t length,
 
 BATON_FLOAT_LIST(PASS)
 
-/* The inner loop's counter has the width of an element, so that the loop
-   vectorises well. The loop ends before the counter can overflow. */
+/* The inner loop counts in `here`, which is as wide as an element, so that the
+   loop vectorises well. The loop reads at most 16384 elements, so `here` can't
+   overflow. */
 #define COUNT(name, signed_type)                                               \
     static size_t name(const void *values, size_t count,                       \
                        const baton__filter_t *filter, uint64_t threshold)      \

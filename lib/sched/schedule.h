@@ -145,9 +145,11 @@ baton__schedule_sentence(const baton_schedule_t *schedule)
     return schedule->sentence != NULL ? schedule->sentence : "";
 }
 
-/* Returns true if nodes may be added. Returns false after the first error,
-   because commit is to report that error; and after the commit, in which case
-   the next start reports this call. `adder` names the calling function. */
+/* Returns true if nodes may be added to the schedule. `adder` names the
+   function that is to add one. Returns false if an earlier error is kept, which
+   commit will report. Returns false if the schedule is committed: the next
+   start then reports the call of `adder`. Also returns false if
+   baton__is_schedule does. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Adds to `text` the first terms (terms.c) that differ between this schedule

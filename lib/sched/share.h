@@ -30,8 +30,9 @@ typedef struct baton__sharing {
 /* Frees the models. No schedule may be left that uses one. */
 void baton__sharing_fini(baton__sharing_t *sharing);
 
-/* Finds a model that this graph is like, although the graph was not checked,
-   and returns the model's plan. Returns NULL if there is no such model. */
+/* Compares the schedule's graph, which commit has not checked yet, with the
+   models. Returns the plan of the model that the graph is like (see above), or
+   NULL if there is no such model. */
 const baton__plan_t *baton__sharing_find(const baton_schedule_t *schedule);
 
 /* Makes a model of a schedule that is being committed. The model then owns the

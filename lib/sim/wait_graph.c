@@ -117,7 +117,8 @@ static bool is_running(const baton_sim_t *sim, const baton_schedule_t *schedule)
            !baton__sim_port(sim, schedule->group->rank)->dead;
 }
 
-/* Sets the other fields of an edge whose `peer` and `blocked` are set. */
+/* Sets `node`, `choice` and `continues` of an edge whose `peer` and `blocked`
+   are set. */
 static void finish_edge(const baton_sim_t *sim, baton__sim_wait_edge_t *edge)
 {
     edge->choice = BATON__NO_NODE;

@@ -140,7 +140,7 @@ static bool count_if_complete(baton__task_t *task)
             self->slots[i] = baton__row_find(of->row, baton__task_key(task));
         }
         if (self->slots[i] == NULL) {
-            continue; /* the rank has not committed the schedule */
+            continue; /* it has no slot for the schedule yet */
         }
         if (!arrived_after(self->slots[i], start, &after_ns)) {
             self->slots[i] = NULL; /* the slot may be another schedule's now */

@@ -183,9 +183,11 @@ typedef struct baton__task {
     /* The schedule was destroyed while no node was in motion. The driver frees
        it after its notices are sent. */
     bool leaving;
-    bool in_order;    /* see baton_schedule_in_order */
-    bool verifies;    /* the verifier (BATON_VERIFY=1) created the schedule */
-    bool traced_come; /* the running epoch's COME is in its STARTED record */
+    bool in_order; /* see baton_schedule_in_order */
+    bool verifies; /* the verifier (BATON_VERIFY=1) created the schedule */
+    /* The trace has a STARTED record of the running epoch, which stands for its
+       COME, too, so no COME is recorded (baton/trace.h). */
+    bool traced_come;
     /* 1 + a node that is held because its message failed; 0: there is no such
        node. See baton__epoch_fail_message. */
     uint32_t doubted;

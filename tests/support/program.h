@@ -118,10 +118,11 @@ typedef struct program_site {
     void *address; /* the memory that this node or call changes */
 } program_site_t;
 
-/* program_begin stores the epoch of a call, and the address on which it works.
-   Functions that begin an async node or a device call must call it first.
-   program_change then makes the change in `memory`, which is at that address,
-   or is a copy of it in main memory. */
+/* program_begin stores in the site the epoch of a call and the address of the
+   memory that the step changes. A function that begins an async node or a
+   device call must call program_begin first. Later, program_change makes the
+   step's change in `memory`: this is the memory at the stored address, or a
+   copy of that memory in main memory. */
 void program_begin(program_site_t *site, baton_call_t *call);
 void program_change(const program_site_t *site, void *memory);
 

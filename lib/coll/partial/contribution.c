@@ -61,9 +61,10 @@ static uint32_t vectors_of(const baton__contribution_t *self)
     return self->engine != NULL ? 5 : 3u + self->stages;
 }
 
-/* Returns the number of slots for results. As many slots can be in use at once,
-   so that one is always free for a new result: W slots of the history, the
-   pinned slot, the slot that an epoch fills, and on a device the lent slot. */
+/* Returns the number of slots for results: one for each of the W (`history`)
+   results that are kept, one for the pinned result, one for the result of the
+   running epoch, and on a device one for the lent result. So an epoch that
+   begins always finds a free slot. */
 static uint32_t results_of(const baton__contribution_t *self)
 {
     return self->history + (self->engine != NULL

@@ -63,10 +63,11 @@ typedef struct baton__answers {
        returned. */
     _Atomic uint32_t begun, returned;
     /* The next three fields belong to the answering thread, which detects long
-       calls with them. `seen` is the value that `returned` had when the thread
-       last looked (or another value if no call was in progress), and seen_ns is
-       the time of that look. inside_ns is how long the same call has been seen
-       in progress. */
+       calls with them. seen_ns is the time at which the thread last looked.
+       `seen` is the value that `returned` had then; or, if no call was in
+       progress, a value that `returned` did not have, so that no later call
+       seems to be the one seen then. inside_ns is the time for which the thread
+       has seen the present call in progress. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
     /* The places of all ranks, by rank. They are set after the ranks have
