@@ -445,7 +445,7 @@ typedef struct baton_sparse_options {
     double clip;               /* gradients' norm <= clip / sqrt(P); 0: any */
     uint64_t warmup;           /* number of first steps that are dense */
     baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
-    bool quantise;             /* REDSYNC sends the mean instead of values */
+    bool quantise;             /* REDSYNC sends the mean of the values alone */
     baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
     bool partial;              /* steps do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
